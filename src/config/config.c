@@ -292,8 +292,6 @@ static bool config_sites_agree(const struct config *c, struct buf *why)
     if (!c->site_id) return true;
     if (c->cluster_enabled)
         return config_fail(why, "site-id and cluster-enabled exclude each other: a cluster can't be a site");
-    if (c->replicaof.n)
-        return config_fail(why, "site-id and replicaof exclude each other: a replica writes nothing itself");
     if (c->site_drop_metadata)
         return config_fail(why, "site-drop-metadata is for a server that is no site any more");
     for (u32 i = 0; config_site_peer(c, i, &p); i++)

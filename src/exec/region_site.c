@@ -1,12 +1,11 @@
 #include "exec/region_site.h"
 
 #include "exec/site_adopt.h"
+#include "exec/site_doubt.h"
+#include "exec/site_row.h"
 #include "site/state.h"
 
-#define ROW_NAME BYTES_LIT("site")
-#define ROW_VERSION 1
 #define STEP_KEYS 32
-#define FORGET_KEYS 512
 #define LOOK_AGAIN_MS 10 /* for keys that others are to delete, where the engine offers them again */
 
 /* What a failed commit takes back. Clocks that others have sent (acks) stay: they are true all the same. So
@@ -20,58 +19,6 @@ struct site_saved {
     u32 n_trail;
     struct site_step last; /* of the trail */
 };
-
-/* -- the state, as it is stored ------------------------------------------------------------------------
- *
- *     version · flags · boot (8 bytes) · stamp (8 bytes) · state (site/state.h)
- *
- * stamp: of the effect that all keys without metadata are, while they become a site's. */
-enum { ROW_SYNCED = 1, ROW_BECOMING = 2 };
-
-struct state_row {
-    u8 flags;
-    u64 boot, stamp;
-    bytes state;
-};
-
-static void row_put(const struct region_site *rs, u8 flags, u64 stamp, bool trail, struct buf *to)
-{
-    site_put_u8(to, ROW_VERSION);
-    site_put_u8(to, flags | (rs->region->node->synced ? ROW_SYNCED : 0));
-    site_put_u64(to, rs->region->node->boot);
-    site_put_u64(to, stamp);
-    site_put_state(&rs->capture.site, trail, to);
-}
-
-static bool row_get(bytes raw, struct state_row *row)
-{
-    struct site_reader r = site_reader_of(raw);
-    bool known = site_get_u8(&r) == ROW_VERSION;
-    row->flags = site_get_u8(&r);
-    row->boot = site_get_u64(&r);
-    row->stamp = site_get_u64(&r);
-    row->state = bytes_of(r.p, site_left(&r));
-    return known && !r.bad && row->state.n > 2;
-}
-
-static u8 row_gid(const struct state_row *row) { return (u8)row->state.p[1]; }
-
-static void row_write(struct region_site *rs, u8 flags, u64 stamp)
-{
-    struct engine *e = rs->region->eng;
-    struct buf row = {0};
-    row_put(rs, flags, stamp, false, &row);
-    e->ops->meta.put(e, META_SITE, ROW_NAME, buf_bytes(&row));
-    buf_release(&row);
-}
-
-static void row_found(void *arg, bytes name, bytes value, double unused UNUSED)
-{
-    struct buf *to = arg;
-    if (bytes_eq(name, ROW_NAME)) buf_append_bytes(to, value);
-}
-
-static void row_read(struct engine *e, struct buf *to) { e->ops->meta.each(e, META_SITE, row_found, to); }
 
 /* -- taking back ----------------------------------------------------------------------------------- */
 
@@ -183,7 +130,7 @@ void region_site_ran(struct region *r)
     if (!r->doomed) site_capture_end(&rs->capture);
     if (rs->state_logged && !r->doomed) {
         struct buf row = {0};
-        row_put(rs, 0, 0, false, &row);
+        site_row_put(rs, 0, 0, false, &row);
         site_log_state(&rs->log, buf_bytes(&row));
         buf_release(&row);
         rs->state_logged = false;
@@ -196,7 +143,7 @@ void region_site_store(struct region *r)
 {
     struct region_site *rs = r->site;
     if (r->doomed || !rs->state_changed) return;
-    row_write(rs, rs->becoming ? ROW_BECOMING : 0, rs->becoming);
+    site_row_write(rs, rs->becoming ? ROW_BECOMING : 0, rs->becoming);
 }
 
 void region_site_settle(struct region *r, bool kept)
@@ -232,6 +179,7 @@ void region_site_enter(struct region *r)
     struct region_site *rs = r->site;
     site_capture_pause(&rs->capture, &rs->tables.told);
     rs->entered_torn = site_torn(&rs->capture.site);
+    rs->entered_met = rs->capture.site.met;
     rs->entered = rs->capture.site.position - rs->emitted;
 }
 
@@ -241,7 +189,8 @@ void region_site_leave(struct region *r)
 {
     struct region_site *rs = r->site;
     const struct site *s = &rs->capture.site;
-    if (s->position - rs->emitted != rs->entered || site_torn(s) != rs->entered_torn)
+    if (s->position - rs->emitted != rs->entered || site_torn(s) != rs->entered_torn ||
+        s->met != rs->entered_met)
         rs->state_changed = rs->state_logged = true;
     site_tables_tell_whole(rs);
     site_capture_resume(&rs->capture);
@@ -250,24 +199,15 @@ void region_site_leave(struct region *r)
 
 /* -- links and members ----------------------------------------------------------------------------- */
 
-static void site_set_doubt(struct region_site *rs, bool on);
-
-/* Once all members have told their clocks, and none had more of us than we have, nothing is in doubt. */
-static void site_heard(struct region_site *rs, u8 gid)
-{
-    rs->heard[gid] = true;
-    for (u32 g = 1; g < SITE_GIDS && rs->doubt; g++)
-        if (region_site_waits_for(rs->region, (u8)g)) return;
-    if (rs->doubt) site_set_doubt(rs, false);
-}
-
 bool region_site_take(struct region *r, struct site_link *l, const bytes *argv, u32 argc, struct buf *out)
 {
     struct region_site *rs = r->site;
     region_site_enter(r);
+    bool greeted = l->serves && l->state == LINK_HELLO; /* it knows our incarnation when it has the answer */
     bool on = site_link_take(l, argv, argc, out);
+    rs->heard[l->peer] |= on && !greeted && (l->state == LINK_STREAM || l->state == LINK_FULL);
+    if (UNLIKELY(rs->capture.site.doubt || rs->capture.site.replaced_by)) site_look_at_doubt(rs);
     region_site_leave(r);
-    if (on && (l->state == LINK_STREAM || l->state == LINK_FULL)) site_heard(rs, l->peer);
     return on && !r->doomed;
 }
 
@@ -418,7 +358,10 @@ static u32 expire_due(struct region_site *rs, u32 *left_alone)
     return n;
 }
 
-static bool expire_rests(const struct region_site *rs) { return rs->capture.site.torn || rs->doubt; }
+static bool expire_rests(const struct region_site *rs)
+{
+    return rs->capture.site.torn || rs->capture.site.doubt;
+}
 
 bool region_site_expire_step(struct region *r)
 {
@@ -463,6 +406,7 @@ static void site_keep(struct site *s, const struct site *before)
 {
     s->max_skew_ms = before->max_skew_ms;
     s->expire_delay_ms = before->expire_delay_ms;
+    s->max_pending = before->max_pending;
     s->stats = before->stats;
     s->refused_ahead = before->refused_ahead;
 }
@@ -476,22 +420,23 @@ static void site_again(struct site *s)
 }
 
 /* Whoever wrote this row was, or is, the site; `boot` and `flags` are that process's. */
-static bool follow_adopt(struct region_site *rs, const struct state_row *row)
+static bool follow_adopt(struct region_site *rs, const struct site_row *row)
 {
     struct site *s = &rs->capture.site;
     site_again(s);
     rs->was = (struct region_site_was){
         .known = true, .flags = row->flags, .boot = row->boot, .stamp = row->stamp};
-    return row_gid(row) == s->gid && site_get_state(s, row->state);
+    return site_row_gid(row) == s->gid && site_get_state(s, row->state);
 }
 
 static bool follow_state(void *arg, bytes raw)
 {
     struct region_site *rs = arg;
-    struct state_row row;
+    struct site_row row;
     site_save_once(rs);
     rs->state_changed = true;
-    return row_get(raw, &row) && follow_adopt(rs, &row);
+    rs->marked = false;
+    return site_row_get(raw, &row) && follow_adopt(rs, &row);
 }
 
 static bool follow_stage(void *arg, bytes raw)
@@ -508,8 +453,8 @@ static void ignore_applied(void *arg UNUSED, struct site_dot dot UNUSED, u64 sta
 static bool note_whose(void *arg, bytes raw)
 {
     struct region *r = arg;
-    struct state_row row;
-    if (row_get(raw, &row)) r->site_was = row_gid(&row);
+    struct site_row row;
+    if (site_row_get(raw, &row)) r->site_was = site_row_gid(&row);
     return true;
 }
 
@@ -520,6 +465,22 @@ static const struct site_log_taker *log_taker(struct region *r, u32 db_base, str
     else if (db_base) *t = (struct site_log_taker){ignore_applied, follow_stage, rs};
     else *t = (struct site_log_taker){follow_applied, follow_state, rs};
     return t;
+}
+
+static void follow_journal(struct region_site *rs, bytes log)
+{
+    struct journal *j = &rs->region->journal;
+    journal_effect(j, j->db < 0 ? 0 : (u32)j->db, 2, (bytes[]){BYTES_LIT("ECHO"), log});
+}
+
+/* A start from our own AOF has to know that it is a replica's, after each state of the primary in it. */
+static void follow_mark(struct region_site *rs)
+{
+    struct site_log mark = {0};
+    rs->marked = true;
+    region_site_put_state(rs->region, &mark);
+    if (mark.ops.n) follow_journal(rs, buf_bytes(&mark.ops));
+    site_log_release(&mark);
 }
 
 bool region_site_take_log(struct region *r, bytes log, u32 db_base)
@@ -533,9 +494,8 @@ bool region_site_take_log(struct region *r, bytes log, u32 db_base)
     }
     if (!follows || db_base) return true;
     if (!r->obeys) return true;
-    rs->behind = true; /* the primary may have sent effects to others that we never got */
-    struct journal *j = &r->journal;
-    journal_effect(j, j->db < 0 ? 0 : (u32)j->db, 2, (bytes[]){BYTES_LIT("ECHO"), log});
+    follow_journal(rs, log);
+    if (!rs->marked) follow_mark(rs);
     return true;
 }
 
@@ -543,7 +503,7 @@ void region_site_put_state(struct region *r, struct site_log *l)
 {
     struct buf row = {0};
     if (!r->site || (r->site->follows && !r->site->was.known)) return;
-    row_put(r->site, 0, 0, false, &row);
+    site_row_put(r->site, 0, 0, false, &row);
     site_log_state(l, buf_bytes(&row));
     buf_release(&row);
 }
@@ -556,8 +516,7 @@ void region_site_loaded_old(struct region *r)
 /* The stored state is of data that is gone. */
 static void region_site_emptied_row(struct region_site *rs)
 {
-    struct engine *e = rs->region->eng;
-    e->ops->meta.del(e, META_SITE, ROW_NAME);
+    site_row_delete(rs->region->eng);
 }
 
 void region_site_adopt_staged(struct region *r, bool adopted)
@@ -565,9 +524,9 @@ void region_site_adopt_staged(struct region *r, bool adopted)
     struct region_site *rs = r->site;
     if (!rs) return;
     if (adopted && rs->follows) {
-        struct state_row row;
+        struct site_row row;
         region_site_emptied(r);
-        bool ok = row_get(buf_bytes(&rs->staged), &row) && follow_adopt(rs, &row);
+        bool ok = site_row_get(buf_bytes(&rs->staged), &row) && follow_adopt(rs, &row);
         rs->mismatch = rs->staged.n > 0 && !ok;
         if (!ok) region_site_emptied_row(rs);
         rs->state_changed = ok;
@@ -616,6 +575,7 @@ static void site_stop(struct region_site *rs)
     CHECK(site_get_state(&rs->capture.site, buf_bytes(&state)));
     rs->was = (struct region_site_was){.known = !rs->fresh, .boot = rs->region->node->boot};
     rs->follows = true;
+    rs->marked = false;
     buf_release(&rs->late);
     rs->late_at = 0;
     buf_release(&state);
@@ -624,42 +584,24 @@ static void site_stop(struct region_site *rs)
 bool region_site_follow(struct region *r, u8 gid, const char **why)
 {
     struct buf raw = {0};
-    struct state_row row;
+    struct site_row row;
     bool ok = true;
     if (r->site && !r->site->follows) site_stop(r->site);
     if (r->site) {
         *why = "the data is that of a site with another site-id";
         return r->site->capture.site.gid == gid;
     }
-    row_read(r->eng, &raw);
+    site_row_read(r->eng, &raw);
     struct region_site *rs = region_site_new(r, gid);
     if (raw.n) {
-        bool whole = row_get(buf_bytes(&raw), &row);
-        *why = whole && row_gid(&row) != gid ? "the data is that of a site with another site-id"
+        bool whole = site_row_get(buf_bytes(&raw), &row);
+        *why = whole && site_row_gid(&row) != gid ? "the data is that of a site with another site-id"
                                              : "what the site has stored beside its keys is damaged";
         ok = whole && follow_adopt(rs, &row);
     }
     buf_release(&raw);
     if (!ok) region_site_close(r);
     return ok;
-}
-
-/* Whether it may have sent more than it remembers. */
-static bool site_in_doubt(const struct region_site *rs)
-{
-    const struct site *s = &rs->capture.site;
-    const struct region_site_was *was = &rs->was;
-    bool others = false, rebooted = was->boot != rs->region->node->boot && !(was->flags & ROW_SYNCED);
-    for (u32 g = 1; g < SITE_GIDS; g++) others |= s->members[g].in && g != s->gid;
-    return was->known && others && (rs->behind || rebooted);
-}
-
-static void site_set_doubt(struct region_site *rs, bool on)
-{
-    struct node *n = rs->region->node;
-    rs->doubt = on;
-    if (on && !n->deny_writes) n->deny_writes = REGION_SITE_DOUBT;
-    if (!on && n->deny_writes && strcmp(n->deny_writes, REGION_SITE_DOUBT) == 0) n->deny_writes = NULL;
 }
 
 static void site_start(struct region_site *rs)
@@ -739,8 +681,6 @@ void region_site_reload_end(struct region *r)
     rs->lost++;
 }
 
-void region_site_trust(struct region *r) { site_set_doubt(r->site, false); }
-
 void region_site_close(struct region *r)
 {
     struct region_site *rs = r->site;
@@ -762,56 +702,4 @@ void region_site_close(struct region *r)
     mem_free(rs->reloading);
     mem_free(rs);
     r->site = NULL;
-}
-
-/* -- a server that is no site any more ------------------------------------------------------------- */
-
-bool region_site_was_here(struct region *r, u8 *gid)
-{
-    struct buf raw = {0};
-    struct state_row row;
-    row_read(r->eng, &raw);
-    if (raw.n && row_get(buf_bytes(&raw), &row)) r->site_was = row_gid(&row);
-    buf_release(&raw);
-    *gid = r->site_was;
-    return r->site_was != 0;
-}
-
-static u32 forget_names(struct engine *e, u32 db, const struct buf *names)
-{
-    u32 n = 0;
-    for (struct site_reader r = site_reader_of(buf_bytes(names)); site_left(&r); n++) {
-        struct key_ref ref;
-        bytes name = site_get_bytes(&r);
-        e->ops->find(e, db, name, &ref);
-        if (!ref.entry) ref.key = name;
-        e->ops->companion.drop(e, &ref);
-    }
-    return n;
-}
-
-/* First those that stay, then those that go with keys; `place` is the cursor among these. */
-bool region_site_forget_some(struct region *r, struct buf *place, u32 *db)
-{
-    struct engine *e = r->eng;
-    struct buf names = {0}, from = {0};
-    u64 cursor = 0;
-    CHECK(!r->site);
-    if (place->n == 0) e->ops->companion.each_kept(e, *db, &from, FORGET_KEYS, site_gather_name, &names);
-    u32 kept = forget_names(e, *db, &names);
-    buf_clear(&names);
-    if (kept == 0) {
-        if (place->n == sizeof cursor) memcpy(&cursor, place->p, sizeof cursor);
-        cursor = e->ops->scan(e, *db, cursor, FORGET_KEYS, site_gather_name, &names);
-        forget_names(e, *db, &names);
-        buf_clear(place);
-        if (cursor) buf_append(place, &cursor, sizeof cursor);
-        else ++*db;
-    }
-    buf_release(&names);
-    buf_release(&from);
-    if (*db < e->databases) return true;
-    e->ops->meta.del(e, META_SITE, ROW_NAME);
-    r->site_was = 0;
-    return false;
 }

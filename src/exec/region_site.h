@@ -30,11 +30,18 @@
  * would give their numbers to other effects. Nothing is lost by a process that ends, if each commit reaches
  * the kernel before effects are sent. So a site is in doubt (`doubt`) if it starts from a state that may be
  * older than what it has sent: from an RDB file that is not of an AOF, or on another boot of the machine
- * (node.boot), unless commits were synced (node.synced). In doubt it makes no effect at all: it refuses
- * writes of clients (region_site_doubt), deletes nothing that is past its deadline, and takes no effects of
- * others (region_site_may_take), because these may let keys expire. That lasts until all other members have
- * told it their clocks. One that has more of it than itself refuses it for good (site/link.h), and it comes
- * back under a new gid.
+ * (node.boot), unless commits were synced (node.synced), or if it has followed the site as a replica and
+ * takes its place. In doubt (site.doubt) it makes no effect at all: it refuses writes of clients
+ * (region_site_doubt), and deletes nothing that is past its deadline. At first it takes no effects of others
+ * either (region_site_may_take), until all other members have told it their clocks. If one of them has more
+ * of its own effects than it has itself, they were lost here, and it takes them back, with everything else:
+ * then it may go on where it was. While it takes back, nothing expires because of what comes: that is as if
+ * everything had come in time, and where the site's own expiries were lost, they come back, too.
+ *
+ * A replica that takes the place of its site (region_site_take_place) gets the site's next incarnation, which
+ * members tell apart (site_meet): they take nothing more of the server that was the site before. A clock
+ * counts as told only if it was said to the new incarnation, so the doubt ends after all members know of it.
+ * The old server, when it meets one of them, finds out that it was replaced, and makes no more effects.
  *
  * When `lost` has grown, all links must be closed, and connect anew: messages that had been taken are needed
  * again. */
@@ -52,6 +59,9 @@
 #define REGION_SITE_DOUBT \
     "SITEDOUBT this site may have lost writes that others have: it waits for the clocks of all members " \
     "(SITE INFO says for which; SITE TRUST, if they are gone and nothing was lost)"
+#define REGION_SITE_REPLACED \
+    "SITEREPLACED Another server has taken the place of this site: make this one its replica (REPLICAOF), " \
+    "or start it empty under a new site-id"
 
 struct region_site_was { /* the state that was found, or came */
     bool known;
@@ -65,7 +75,6 @@ struct region_site {
     u64 lost;                    /* commits that failed */
     bool fresh;                  /* there was no state: the owner founds a group (site_found) or joins one */
     bool follows;                /* it is no site, but keeps the metadata of one */
-    bool doubt;                  /* see above */
     bool heard[SITE_GIDS];       /* members whose clock has come since the start */
     /* private to region_site.c and site_tables.c */
     struct region *region;
@@ -75,12 +84,14 @@ struct region_site {
     struct site_saved *saved; /* the site as of the last commit, if `saving`: since a tick began, or longer */
     bool saving;
     u64 emitted, entered; /* effects that were emitted; region_site_enter: the position without them … */
-    u64 entered_torn;     /* … and whether it was torn */
+    u64 entered_torn;     /* … whether it was torn … */
+    u64 entered_met;      /* … and which servers it had met */
     bool state_changed;   /* the site's state has to be stored … */
     bool state_logged;    /* … and to be in the log, too: it is more than what effects say */
     struct region_site_was was;
     u64 becoming;  /* the stamp of the effect that keys become that were here before; 0: none do */
     bool behind;   /* what it starts from may be older than what has been sent */
+    bool marked;   /* follows: the log says so (ROW_FOLLOWS) */
     bool mismatch; /* a full sync brought the data of another site, or of none */
     struct site_clock *reloading; /* the clock before; NULL: it is not */
     struct buf staged;            /* a state that belongs to the staging databases */
@@ -120,25 +131,34 @@ bool region_site_was_here(struct region *r, u8 *gid);
  * again, after a commit. */
 bool region_site_forget_some(struct region *r, struct buf *place, u32 *db);
 
+/* A replica is to be the site that it follows: before region_site_open. `complete`: it is known to have all
+ * that the site has sent. */
+void region_site_take_place(struct region *r, bool complete, u32 random);
+/* Whether what was loaded is a replica's, which has not taken the site's place. */
+bool region_site_was_replica(const struct region *r);
+
 /* The error for clients that write; NULL: they may. */
 static inline const char *region_site_doubt(const struct region *r)
 {
-    return UNLIKELY(region_is_site(r)) && r->site->doubt ? REGION_SITE_DOUBT : NULL;
+    if (LIKELY(!region_is_site(r)) || !r->site->capture.site.doubt) return NULL;
+    return r->site->capture.site.replaced_by ? REGION_SITE_REPLACED : REGION_SITE_DOUBT;
 }
 
 void region_site_trust(struct region *r); /* the operator knows that nothing was lost */
 
-/* In doubt, only the first answer of a link is taken, which has a clock. What follows has to wait. */
+bool region_site_may_take_in_doubt(const struct region *r, const struct site_link *l);
+/* In doubt, only the first answer of a link is taken, which has a clock. What follows has to wait, until all
+ * members have told theirs. */
 static inline bool region_site_may_take(const struct region *r, const struct site_link *l)
 {
-    return LIKELY(!r->site->doubt) || l->state == LINK_HELLO;
+    return LIKELY(!r->site->capture.site.doubt) || region_site_may_take_in_doubt(r, l);
 }
 
 /* Whether the doubt lasts until this member has told its clock. */
 static inline bool region_site_waits_for(const struct region *r, u8 gid)
 {
     const struct site *s = &r->site->capture.site;
-    return r->site->doubt && s->members[gid].in && gid != s->gid && !r->site->heard[gid];
+    return s->doubt && s->members[gid].in && gid != s->gid && !r->site->heard[gid];
 }
 
 /* Takes a message of a link in the open transaction (site_link_take). False: the link is over. */

@@ -60,7 +60,10 @@ void peer_close(struct peer *x, const char *why)
     if (x->dial) dial_cancel(x->dial);
     x->dial = NULL;
     ask_drop_conn(x);
-    if (x->state == PEER_LINKED) site_link_release(&x->link);
+    if (x->state == PEER_LINKED) {
+        x->needs_full = x->link.needs_full;
+        site_link_release(&x->link);
+    }
     x->link = (struct site_link){0};
     inbox_release(&x->inbox);
     buf_release(&x->out);
@@ -125,7 +128,7 @@ void peer_feed(struct peer *x)
 static bool ask_may_apply(const struct peer *x)
 {
     const struct server *s = x->of->server;
-    return !server_holds(s, HOLD_STORAGE) && !peers_merging(x->of) && peers_may_tell(x->of) &&
+    return !server_holds(s, HOLD_STORAGE | HOLD_FAILOVER) && !peers_merging(x->of) && peers_may_tell(x->of) &&
            region_site_may_take(lone_region(s), &x->link);
 }
 
@@ -339,7 +342,7 @@ static void ask_on_dialled(void *arg, int fd, const char *why)
         return;
     }
     ask_auth(x);
-    site_link_ask(&x->link, &rs->capture.site, &rs->backlog, x->gid, &x->out);
+    site_link_ask(&x->link, &rs->capture.site, &rs->backlog, x->gid, x->needs_full, &x->out);
     c->events = UV_READABLE;
     if (!x->greetings) x->state = PEER_LINKED;
     ask_flush(x);

@@ -128,17 +128,10 @@ static void serve_take(struct ctx *c, struct served *v)
     c->session->close_after_reply = true;
 }
 
-static struct peers *serve_peers(struct ctx *c)
-{
-    struct peers *p = c->server->peers;
-    if (!p) reply_error(c->out, "ERR This server is no site: it was started without site-id");
-    return p;
-}
-
 void cmd_site_hello(struct ctx *c)
 {
     struct conn *conn = conn_of(c->session);
-    struct peers *p = serve_peers(c);
+    struct peers *p = peers_of(c);
     if (!p) return;
     if (conn->replica || c->session->monitor) {
         reply_error(c->out, "ERR SITE.HELLO is not for the connection of a replica or a monitor");
@@ -161,7 +154,7 @@ void cmd_site_hello(struct ctx *c)
 static struct served *serve_link(struct ctx *c)
 {
     struct served *v = conn_of(c->session)->peer_link;
-    if (!serve_peers(c)) return NULL;
+    if (!peers_of(c)) return NULL;
     if (!v) reply_error(c->out, "ERR There is no link: SITE.HELLO comes first");
     return v;
 }

@@ -80,6 +80,8 @@ bool peers_prepare(struct server *s)
     return false;
 }
 
+static void peers_close_all(struct peers *p, const char *why);
+
 /* Founds a group and admits the peers. False: the storage did not take it. */
 static bool peers_found(struct peers *p)
 {
@@ -140,10 +142,50 @@ static bool peers_begin(struct server *s)
     return !r->site->fresh || peers_found_or_join(p);
 }
 
+static u32 peers_random(void)
+{
+    u32 v = (u32)clock_mono_us();
+    (void)!uv_random(NULL, NULL, &v, sizeof v, 0, NULL);
+    return v;
+}
+
 bool peers_open(struct server *s)
 {
     if (s->cluster) return true;
-    return s->config.site_id ? peers_begin(s) : peers_leave(s);
+    if (!s->config.site_id) return peers_leave(s);
+    if (s->config.replicaof.n) return true; /* it follows, and may take the site's place later */
+    struct region *r = lone_region(s);
+    if (region_site_was_replica(r)) region_site_take_place(r, false, peers_random());
+    return peers_begin(s);
+}
+
+void peers_follow(struct server *s)
+{
+    const char *why;
+    if (!s->config.site_id) return;
+    if (s->peers) {
+        peers_close_all(s->peers, NULL);
+        peers_stop(s);
+        log_line(&s->log, LOG_NOTICE, "This server is a replica of site %d now", (int)s->config.site_id);
+    }
+    CHECK(region_site_follow(lone_region(s), (u8)s->config.site_id, &why)); /* the data is that site's */
+}
+
+void peers_promote(struct server *s, bool complete)
+{
+    if (s->config.site_id) region_site_take_place(lone_region(s), complete, peers_random());
+}
+
+/* A replica that was promoted becomes the site between two ticks. */
+static void peers_take_place(struct server *s)
+{
+    if (s->repl.link || s->node.loading) return;
+    if (!peers_begin(s) || !server_commit(s, COMMIT_SITE)) {
+        server_end(s, 1);
+        return;
+    }
+    log_line(&s->log, LOG_NOTICE, "This server has taken the place of site %d%s", (int)s->config.site_id,
+             region_site_doubt(lone_region(s)) ? ": it waits for the clocks of all members" : "");
 }
 
 void peers_stop(struct server *s)
@@ -166,6 +208,7 @@ void peers_apply_config(struct server *s)
     s->node.synced = c->appendfsync == DISK_SYNC_ALWAYS;
     if (!p) return;
     peers_region(p)->backlog.limit = (size_t)c->site_backlog_size;
+    peers_site(p)->max_pending = (size_t)c->site_pending_max_size;
     peers_site(p)->max_skew_ms = c->site_max_clock_skew;
     peers_site(p)->expire_delay_ms = c->site_expire_delay;
 }
@@ -181,6 +224,12 @@ const char *peers_deny(const struct peers *p)
     if (s->fenced[s->gid])
         return "EVICTED This site was evicted from its group: it has to come back empty, under a new site-id";
     return "SITEJOIN This site is joining its group: it takes no writes until it has all data";
+}
+
+const char *peers_deny_writes(const struct server *s)
+{
+    if (!s->peers) return REGION_SITE_DOUBT; /* it is about to take its site's place */
+    return region_site_doubt(lone_region(s));
 }
 
 void peers_begin_tick(struct server *s)
@@ -312,13 +361,17 @@ static void peers_collect(struct peers *p)
 void peers_cron(struct server *s)
 {
     struct peers *p = s->peers;
+    if (UNLIKELY(!p)) {
+        peers_take_place(s);
+        return;
+    }
     if (s->node.loading) return;
     for (struct peer *x = p->list; x; x = x->next) {
         peer_cron(x);
         peer_feed(x);
     }
     for (struct served *v = p->served; v; v = v->next) served_cron(v);
-    if (!peers_merging(p)) {
+    if (!peers_merging(p) && !replication_frozen(&s->repl)) {
         peers_found_together(p);
         peers_ask_again(p);
         peers_evict_cron(p);

@@ -26,11 +26,18 @@ struct peers;
 
 /* Before any data is loaded: from here on metadata of sites is kept. False: the log says why not. */
 bool peers_prepare(struct server *s);
-/* When all data is loaded: makes the server a site, as configured. False: the log says why it can't be. */
+/* When all data is loaded: makes the server a site, as configured, unless it is to be a replica. False: the
+ * log says why it can't be. */
 bool peers_open(struct server *s);
+/* With site-id, a replica keeps the metadata of its primary, which is that site; it has no peers
+ * (server.peers is NULL). When it is promoted it takes the site's place, at the next peers_cron. */
+void peers_follow(struct server *s);                  /* becomes a replica */
+void peers_promote(struct server *s, bool complete); /* complete: it has all that the site has sent */
 void peers_stop(struct server *s);
 void peers_apply_config(struct server *s);
 
+/* Why clients may not write, of what is known before a tick begins; NULL: they may. */
+const char *peers_deny_writes(const struct server *s);
 void peers_begin_tick(struct server *s);
 void peers_committed(struct server *s, bool kept); /* wakes the links that have something to send */
 void peers_cron(struct server *s);

@@ -5,10 +5,12 @@
 #include "command/commands.h"
 #include "peers/peers_parts.h"
 
-static struct peers *site_cmd_peers(struct ctx *c)
+struct peers *peers_of(struct ctx *c)
 {
     struct peers *p = c->server->peers;
-    if (!p) reply_error(c->out, "ERR This server is no site: it was started without site-id");
+    if (!p && c->server->config.site_id)
+        reply_error(c->out, "ERR This server is a replica of its site: say it to the site");
+    else if (!p) reply_error(c->out, "ERR This server is no site: it was started without site-id");
     return p;
 }
 
@@ -24,10 +26,10 @@ static bool site_cmd_gid(struct ctx *c, bytes arg, u8 *gid)
 }
 
 /* Another site than this one. */
-static bool site_cmd_other(struct ctx *c, const struct peers *p, bytes arg, u8 *gid)
+static bool site_cmd_other(struct ctx *c, bytes arg, u8 *gid)
 {
     if (!site_cmd_gid(c, arg, gid)) return false;
-    if (*gid != peers_site(p)->gid) return true;
+    if (*gid != c->server->config.site_id) return true;
     reply_errorf(c->out, "ERR %d is this site itself", *gid);
     return false;
 }
@@ -68,16 +70,16 @@ static bool site_cmd_joins(struct ctx *c, struct peers *p, u8 gid)
 
 void cmd_site_join(struct ctx *c)
 {
-    struct peers *p = site_cmd_peers(c);
+    struct peers *p = peers_of(c);
     u8 gid;
-    if (p && site_cmd_other(c, p, c->argv[2], &gid) && site_cmd_admit(c, p, gid)) reply_ok(c->out);
+    if (p && site_cmd_other(c, c->argv[2], &gid) && site_cmd_admit(c, p, gid)) reply_ok(c->out);
 }
 
 void cmd_site_evict(struct ctx *c)
 {
-    struct peers *p = site_cmd_peers(c);
+    struct peers *p = peers_of(c);
     u8 gid;
-    if (!p || !site_cmd_other(c, p, c->argv[2], &gid)) return;
+    if (!p || !site_cmd_other(c, c->argv[2], &gid)) return;
     const struct site *s = peers_site(p);
     const char *deny = peers_deny(p);
     if (deny) {
@@ -93,10 +95,11 @@ void cmd_site_evict(struct ctx *c)
 
 void cmd_site_trust(struct ctx *c)
 {
-    struct peers *p = site_cmd_peers(c);
+    struct peers *p = peers_of(c);
     if (!p) return;
-    if (!region_site_doubt(c->region)) {
-        reply_error(c->out, "ERR This site is not in doubt");
+    const char *doubt = region_site_doubt(c->region);
+    if (!doubt || peers_site(p)->replaced_by) {
+        reply_error(c->out, doubt ? doubt : "ERR This site is not in doubt");
         return;
     }
     region_site_trust(c->region);
@@ -106,16 +109,19 @@ void cmd_site_trust(struct ctx *c)
 
 /* -- PEEROF -------------------------------------------------------------------------------------------- */
 
+/* A replica asks its peers when it has taken the place of its site. */
 void cmd_peerof(struct ctx *c)
 {
-    struct peers *p = site_cmd_peers(c);
+    struct peers *p = c->server->peers;
+    struct config *config = &c->server->config;
     struct config_site_peer to = {0};
     bytes host = c->argv[2];
     i64 port;
-    if (!p || !site_cmd_other(c, p, c->argv[1], &to.gid)) return;
+    if (!config->site_id) (void)!peers_of(c);
+    if (!config->site_id || !site_cmd_other(c, c->argv[1], &to.gid)) return;
     if (bytes_is(host, "no") && bytes_is(c->argv[3], "one")) {
-        config_set_site_peer(&p->server->config, &to);
-        peer_remove(p, to.gid);
+        config_set_site_peer(config, &to);
+        if (p) peer_remove(p, to.gid);
         reply_ok(c->out);
         return;
     }
@@ -127,11 +133,11 @@ void cmd_peerof(struct ctx *c)
         reply_error(c->out, "ERR Invalid host of a site");
         return;
     }
-    if (!site_cmd_joins(c, p, to.gid) && !site_cmd_admit(c, p, to.gid)) return;
+    if (p && !site_cmd_joins(c, p, to.gid) && !site_cmd_admit(c, p, to.gid)) return;
     to.port = (int)port;
     snprintf(to.host, sizeof to.host, "%.*s", (int)host.n, host.p);
-    config_set_site_peer(&p->server->config, &to);
-    peer_add(p, to.gid, to.host, to.port);
+    config_set_site_peer(config, &to);
+    if (p) peer_add(p, to.gid, to.host, to.port);
     reply_ok(c->out);
 }
 
@@ -185,7 +191,7 @@ static void site_key_text(const struct site_key *k, struct buf *b)
 
 void cmd_site_key(struct ctx *c)
 {
-    struct peers *p = site_cmd_peers(c);
+    struct peers *p = peers_of(c);
     struct site_key k = {0};
     struct buf text = {0};
     if (!p) return;
@@ -205,7 +211,7 @@ void cmd_site_key(struct ctx *c)
 void cmd_site_info(struct ctx *c)
 {
     struct buf text = {0};
-    if (!site_cmd_peers(c)) return;
+    if (!peers_of(c)) return;
     peers_info(c->server, &text);
     reply_verbatim(c->out, buf_bytes(&text), "txt");
     buf_release(&text);

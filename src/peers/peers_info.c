@@ -42,12 +42,19 @@ static void info_waits_for(const struct site *s, struct buf *b)
             buf_printf(b, "%s%u", b->n > before ? "," : "", g);
 }
 
+/* How many of its own effects a site in doubt knows that others have. */
+static u64 info_lacks(const struct site *s)
+{
+    u64 has = s->clock.seq[s->gid];
+    return s->doubt_upto > has ? s->doubt_upto - has : 0;
+}
+
 /* Members whose clocks a site in doubt waits for. */
 static void info_doubt(const struct peers *p, struct buf *b)
 {
     const struct region *r = lone_region(p->server);
     if (!region_site_doubt(r)) return;
-    buf_append_str(b, "site_doubt_waits_for:");
+    buf_printf(b, "site_doubt_lacks_effects:%llu\r\nsite_doubt_waits_for:", (ull)info_lacks(peers_site(p)));
     size_t before = b->n;
     for (u32 g = 1; g < SITE_GIDS; g++)
         if (region_site_waits_for(r, (u8)g)) buf_printf(b, "%s%u", b->n > before ? "," : "", g);
@@ -83,14 +90,26 @@ static const char *info_state(const struct peers *p)
 {
     const struct site *s = peers_site(p);
     if (s->torn) return "torn";
+    if (s->replaced_by) return "replaced";
     if (region_site_doubt(lone_region(p->server))) return "doubt";
     return s->members[s->gid].in ? "member" : s->fenced[s->gid] ? "evicted" : "joining";
+}
+
+/* Of a server that keeps the metadata of its primary, which is the site. */
+static void info_replica(struct server *srv, struct buf *b)
+{
+    if (!srv->config.site_id) return;
+    buf_printf(b, "site_id:%d\r\nsite_state:replica\r\nsite_clock:", (int)srv->config.site_id);
+    info_clock(&region_site_of(lone_region(srv))->clock, b);
 }
 
 void peers_info(struct server *srv, struct buf *b)
 {
     const struct peers *p = srv->peers;
-    if (!p) return;
+    if (!p) {
+        info_replica(srv, b);
+        return;
+    }
     const struct site *s = peers_site(p);
     const struct region_site *rs = peers_region(p);
     u32 members = 0, up = 0;
@@ -104,8 +123,10 @@ void peers_info(struct server *srv, struct buf *b)
     info_clock(&s->clock, b);
     buf_printf(b, "site_time_ms:%lld\r\nsite_clock_ahead_ms:%lld\r\n", (long long)site_now(s),
                (long long)MAX(site_now(s) - s->phys_ms, 0));
-    buf_printf(b, "site_effects_pending:%u\r\nsite_effects_too_far_ahead:%llu\r\n", s->n_pending,
-               (ull)s->refused_ahead);
+    buf_printf(b,
+               "site_effects_pending:%u\r\nsite_effects_pending_bytes:%zu\r\n"
+               "site_effects_too_far_ahead:%llu\r\n",
+               s->n_pending, s->pending_bytes, (ull)s->refused_ahead);
     buf_printf(b, "site_backlog_effects:%u\r\nsite_backlog_bytes:%zu\r\nsite_backlog_limit:%zu\r\n",
                rs->backlog.n, rs->backlog.bytes, rs->backlog.limit);
     buf_printf(b, "site_garbage_keys:%llu\r\nsite_garbage_waits_for:", (ull)peers_garbage(p));

@@ -42,6 +42,7 @@ struct peer {
     struct dial *dial;      /* PEER_CONNECTING */
     struct peer_conn *conn; /* from PEER_GREETING on */
     struct site_link link;
+    bool needs_full; /* when it is linked again */
     struct inbox inbox;
     struct buf out;
     size_t sent;   /* so much of `out` the kernel has */
@@ -106,6 +107,9 @@ static inline struct site *peers_site(const struct peers *p)
     return region_site_of(lone_region(p->server));
 }
 static inline i64 peers_now_ms(const struct peers *p) { return (i64)uv_now(&p->server->loop); }
+
+struct ctx;
+struct peers *peers_of(struct ctx *c); /* NULL: this server is no site now, and an error was replied */
 
 extern const u32 peers_lag_edges_ms[PEERS_LAGS];
 void peers_note_effect(struct peers *p, const struct site_link *l);

@@ -31,7 +31,7 @@ static void failover_give_up(struct server *s, const char *why)
     log_line(&s->log, LOG_NOTICE, "Aborting failover: %s", why);
     s->repl.failover.state = FAILOVER_NONE; /* the old link's state no longer matters */
     replication_hold(s);
-    if (follows) replication_promote(s);
+    if (follows) replication_promote(s, false);
     failover_end(s);
 }
 
@@ -43,6 +43,9 @@ void failover_answered(struct server *s, bool agreed)
 }
 
 /* -- the replica ------------------------------------------------------------------------------------ */
+
+/* Whether it would be what this server is. */
+static bool failover_fits(const struct replica *r) { return r->site == r->server->config.site_id; }
 
 static bool is_called(const struct replica *r, const char *host, i64 port)
 {
@@ -61,7 +64,7 @@ static struct replica *failover_named(const struct server *s, const char *host, 
 static struct replica *has_everything(const struct server *s, const struct failover *f)
 {
     for (struct replica *r = s->repl.replicas; r; r = r->next) {
-        bool wanted = !f->host[0] || is_called(r, f->host, f->port);
+        bool wanted = failover_fits(r) && (!f->host[0] || is_called(r, f->host, f->port));
         if (wanted && r->state == REPLICA_ONLINE && r->acknowledged == s->repl.stream.end) return r;
     }
     return NULL;
@@ -165,6 +168,8 @@ static const char *objection(const struct server *s, const struct wish *w)
     if (!w->to) return NULL;
     const struct replica *target = failover_named(s, w->host, w->port);
     if (!target) return "ERR FAILOVER target HOST and PORT is not a replica.";
+    if (!failover_fits(target))
+        return "ERR FAILOVER target has no site-id: it can't take the place of a site.";
     return target->state == REPLICA_ONLINE ? NULL : "ERR FAILOVER target replica is not online.";
 }
 

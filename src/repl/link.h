@@ -21,7 +21,7 @@
 enum link_state { LINK_DOWN, LINK_RESOLVING, LINK_CONNECTING, LINK_HANDSHAKE, LINK_SYNC, LINK_UP };
 
 /* The reply expected next, in this order. Replies to commands that were not sent are skipped. */
-enum link_answer { ANSWER_PING, ANSWER_AUTH, ANSWER_PORT, ANSWER_IP, ANSWER_CAPA, ANSWER_PSYNC };
+enum link_answer { ANSWER_PING, ANSWER_AUTH, ANSWER_PORT, ANSWER_IP, ANSWER_SITE, ANSWER_CAPA, ANSWER_PSYNC };
 
 /* Stage of a full sync. */
 enum sync_stage {

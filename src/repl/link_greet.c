@@ -7,7 +7,7 @@
 static void introduce_ourselves(struct link *l)
 {
     const struct config *c = &l->server->config;
-    char port[16];
+    char port[16], site[16];
     l->authenticates = c->masterauth.n > 0;
     l->announces_ip = c->replica_announce_ip.n > 0;
     bytes auth = BYTES_LIT("AUTH"), password = buf_bytes(&c->masterauth); /* may contain any byte */
@@ -20,6 +20,8 @@ static void introduce_ourselves(struct link *l)
     link_command(l, 3, (const char *const[]){"REPLCONF", "listening-port", port});
     if (l->announces_ip)
         link_command(l, 3, (const char *const[]){"REPLCONF", "ip-address", c->replica_announce_ip.p});
+    snprintf(site, sizeof site, "%d", (int)c->site_id);
+    if (c->site_id) link_command(l, 3, (const char *const[]){"REPLCONF", "site-id", site});
     link_command(l, 5, (const char *const[]){"REPLCONF", "capa", "eof", "capa", "psync2"});
     l->answer = l->authenticates ? ANSWER_AUTH : ANSWER_PORT;
     link_flush(l);
@@ -144,8 +146,21 @@ static void answer_to_replconf(struct link *l, const char *line, const char *wha
     l->answer = next;
 }
 
+/* Its data would not be that of our site. */
+static void answer_to_site(struct link *l, const char *line)
+{
+    l->answer = ANSWER_CAPA;
+    if (line[0] != '-') return;
+    log_line(&l->server->log, LOG_WARNING,
+             "This is a replica of site %d, and that is not the site of MASTER: %s",
+             (int)l->server->config.site_id, line);
+    failover_answered(l->server, false);
+    link_close(l, false);
+}
+
 static void handle_answer(struct link *l, const char *line)
 {
+    enum link_answer after = l->server->config.site_id ? ANSWER_SITE : ANSWER_CAPA;
     switch (l->answer) {
     case ANSWER_PING: answer_to_ping(l, line); break;
     case ANSWER_AUTH:
@@ -155,9 +170,10 @@ static void handle_answer(struct link *l, const char *line)
         link_close(l, false);
         break;
     case ANSWER_PORT:
-        answer_to_replconf(l, line, "listening-port", l->announces_ip ? ANSWER_IP : ANSWER_CAPA);
+        answer_to_replconf(l, line, "listening-port", l->announces_ip ? ANSWER_IP : after);
         break;
-    case ANSWER_IP: answer_to_replconf(l, line, "ip-address", ANSWER_CAPA); break;
+    case ANSWER_IP: answer_to_replconf(l, line, "ip-address", after); break;
+    case ANSWER_SITE: answer_to_site(l, line); break;
     case ANSWER_CAPA:
         answer_to_replconf(l, line, "capa", ANSWER_PSYNC);
         ask_for_stream(l);

@@ -51,6 +51,7 @@ struct replica {
     int port;             /* 0: not announced */
     char ip[REPLICA_HOST];/* "": the connection's address */
     bool eof, psync2;     /* capa */
+    u8 site;              /* it keeps the metadata of this one; 0: none */
     bool rdb_only;        /* it leaves after the data of a full sync */
     bool no_data;         /* it wants that data without keys … */
     bool functions;       /* … but with the functions */

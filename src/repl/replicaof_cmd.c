@@ -2,13 +2,14 @@
 #include <stdio.h>
 
 #include "command/commands.h"
+#include "exec/region_site.h"
 #include "server/client/client.h"
 #include "server/server.h"
 
 static void become_primary(struct server *s, struct ctx *c, const char *who)
 {
     if (replication_is_replica(&s->repl)) {
-        replication_promote(s);
+        replication_promote(s, false);
         log_line(&s->log, LOG_NOTICE, "MASTER MODE enabled (user request from '%s')", who);
     }
     reply_ok(c->out);
@@ -56,15 +57,12 @@ void cmd_replicaof(struct ctx *c)
         reply_error(c->out, "ERR REPLICAOF not allowed in cluster mode.");
         return;
     }
-    if (s->peers) {
-        reply_error(c->out, "ERR REPLICAOF not allowed on a site: PEEROF connects sites.");
-        return;
-    }
     if (s->repl.failover.state != FAILOVER_NONE) {
         reply_error(c->out, "ERR REPLICAOF not allowed while failing over.");
         return;
     }
     /* The commands EXEC has run so far belong to the stream. */
+    if (UNLIKELY(region_is_site(lone_region(s)))) region_site_ran(lone_region(s));
     journal_close(&lone_region(s)->journal, s->now_ms, c->seed);
     client_describe(conn_of(c->session), &who);
     buf_append_char(&who, '\0');

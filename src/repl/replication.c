@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "exec/region_site.h"
+#include "peers/peers.h"
 #include "persist/rdb_file.h"
 #include "server/server.h"
 
@@ -74,7 +75,8 @@ static enum expiry_mode expiry_mode(const struct server *s)
                                                                               : EXPIRY_REPLICA;
     /* While data is missing or writes can't be kept, the DEL of a dead key could not be kept either. */
     if (n->loading || n->refuse_writes || server_holds_changes(s)) return EXPIRY_PAUSED;
-    return UNLIKELY(region_is_site(n->regions.first)) ? EXPIRY_SITE : EXPIRY_ACTIVE;
+    if (LIKELY(!n->regions.first->site)) return EXPIRY_ACTIVE;
+    return s->peers ? EXPIRY_SITE : EXPIRY_PAUSED; /* it is about to take its site's place */
 }
 
 /* If the deletion of a dead key has to enter the replication stream or expiry-stream, compactions must not
@@ -133,7 +135,7 @@ void replication_begin_tick(struct server *s)
         bool counts = c->min_replicas_to_write && c->min_replicas_max_lag;
         if (counts && r->good_replicas < c->min_replicas_to_write)
             s->node.deny_writes = "NOREPLICAS Not enough good replicas to write.";
-        else if (UNLIKELY(s->peers != NULL)) s->node.deny_writes = region_site_doubt(lone_region(s));
+        else if (UNLIKELY(s->config.site_id)) s->node.deny_writes = peers_deny_writes(s);
         return;
     }
     region_listen(lone_region(s), LISTEN_OWN, !c->replica_read_only);
@@ -190,6 +192,7 @@ void replication_follow(struct server *s, const char *host, int port)
     if (r->link) link_drop(s);
     if (was_primary) replication_drop_replicas(s);
     replication_detach(s);
+    peers_follow(s);
     set_streaming(s, true);
     link_start(s, host, port);
     set_role(s, true);
@@ -197,10 +200,11 @@ void replication_follow(struct server *s, const char *host, int port)
     buf_printf(&s->config.replicaof, "%s %d", host, port);
 }
 
-void replication_promote(struct server *s)
+void replication_promote(struct server *s, bool complete)
 {
     if (!s->repl.link) return;
     link_drop(s);
+    peers_promote(s, complete);
     buf_clear(&s->config.replicaof);
     rename_history(s);
     replication_drop_replicas(s); /* they reconnect and continue under the new name */

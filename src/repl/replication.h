@@ -102,9 +102,10 @@ void replication_feed(struct server *s, bytes command);
  * it. */
 void replication_decide_expiry(struct server *s);
 
-/* Becomes a replica of this primary; or a primary again, with the data it has. */
+/* Becomes a replica of this primary; or a primary again, with the data it has. complete: that is all that the
+ * old primary had, which has stopped. */
 void replication_follow(struct server *s, const char *host, int port);
-void replication_promote(struct server *s);
+void replication_promote(struct server *s, bool complete);
 
 /* Our data is no longer what our replicas have: closes their connections, so that they sync again. */
 void replication_drop_replicas(struct server *s);

@@ -82,7 +82,9 @@ static bool replication_cmd_take_over(struct ctx *c)
         reply_error(c->out, why);
         return false;
     }
-    replication_promote(s);
+    i64 offset;
+    bool complete = num_parse_i64(c->argv[2], &offset) && offset == (i64)s->repl.stream.end + 1;
+    replication_promote(s, complete);
     log_line(&s->log, LOG_NOTICE, "MASTER MODE enabled (failover request from '%s')",
              conn_of(c->session)->peer);
     return true;
@@ -136,6 +138,17 @@ static bool set_ip(struct ctx *c, struct replica *r, bytes value)
     return true;
 }
 
+/* A replica that may take the place of its site. */
+static bool set_site(struct ctx *c, struct replica *r, bytes value)
+{
+    i64 gid;
+    if (!ctx_int(c, value, &gid)) return false;
+    r->site = (u8)gid;
+    if (gid == r->server->config.site_id) return true;
+    reply_errorf(c->out, "ERR this server is not site %lld", (long long)gid);
+    return false;
+}
+
 static bool set_capability(struct ctx *c UNUSED, struct replica *r, bytes value)
 {
     r->eof |= bytes_is(value, "eof");
@@ -171,6 +184,7 @@ static const struct {
     bool (*set)(struct ctx *c, struct replica *r, bytes value); /* false: an error was replied */
 } options[] = {
     {"listening-port", set_port}, {"ip-address", set_ip}, {"capa", set_capability},
+    {"site-id", set_site},
     {"rdb-only", set_rdb_only}, {"rdb-filter-only", set_filter}, {"version", set_version},
 };
 

@@ -67,7 +67,7 @@ static void every_tenth(struct server *s)
     storage_cron(s);
     persistence_cron(s);
     replication_cron(s);
-    if (UNLIKELY(s->peers != NULL)) peers_cron(s);
+    if (UNLIKELY(s->config.site_id)) peers_cron(s);
     shutdown_cron(s);
     if (UNLIKELY(tracking_used(&s->tracking))) tracking_cron(s);
     if (UNLIKELY(s->stop_signal) && !s->repl.leaving) server_stop_by_signal(s, s->stop_signal);

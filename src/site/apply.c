@@ -162,7 +162,7 @@ static void apply_clear(struct apply *a, struct site_key *k, const struct site_m
         site_get_clock(&r, &scope);
         clock = PLANTED_SITE(a->s, PLANT_EXPIRE_ALL) ? &a->s->clock : &scope;
         site_key_add_mark(k, a->e->dot, m->scope);
-        if (a->e->dot.gid != a->s->gid) site_remember(a->s, k, clock);
+        if (a->e->dot.gid != a->s->gid) site_remember(a->s, k, a->e->dot, clock);
     }
     if (clear_is_total(a, k, clock)) {
         site_key_drop_cells(k);

@@ -80,7 +80,7 @@ static void spend(struct site *s, const struct site_key *k)
 void site_expire(struct site *s, u32 db, bytes name, const struct site_late *late)
 {
     struct site_key k = {0};
-    for (;;) {
+    while (!s->doubt) {
         bool past = false;
         site_key_load(&k, s->e, db, name);
         for (u32 i = 0; i < k.n_deadlines; i++)
@@ -112,6 +112,7 @@ void site_expire_pass(struct site *s, u32 db, bytes name)
 /* -- an expiry meets an extension that it had not seen -------------------------------------------- */
 
 struct site_after {
+    struct site_dot dot; /* of the expiry */
     u32 db;
     struct buf name;
     struct site_clock scope;
@@ -144,7 +145,7 @@ static void remember_cell(struct site_after *a, struct site_key *k, struct site_
     buf_release(&value);
 }
 
-void site_remember(struct site *s, struct site_key *k, const struct site_clock *scope)
+void site_remember(struct site *s, struct site_key *k, struct site_dot dot, const struct site_clock *scope)
 {
     const struct site_claim *top = site_key_claim(k);
     struct site_cell scratch = {0};
@@ -152,7 +153,8 @@ void site_remember(struct site *s, struct site_key *k, const struct site_clock *
     if (!top || !extends(s, k, scope)) return;
     s->after = site_room(s->after, s->n_after, &s->room_after, sizeof *s->after);
     struct site_after *a = &s->after[s->n_after++];
-    *a = (struct site_after){.db = k->db, .scope = *scope, .kind = top->type, .claim_stamp = top->stamp};
+    *a = (struct site_after){
+        .dot = dot, .db = k->db, .scope = *scope, .kind = top->type, .claim_stamp = top->stamp};
     buf_append_bytes(&a->name, buf_bytes(&k->name));
     if (top->type == TYPE_STRING) remember_cell(a, k, &k->string);
     else site_key_paths(k, top->type, &paths);
@@ -195,20 +197,27 @@ static void write_again(struct site *s, const struct site_after *a)
     buf_release(&puts);
 }
 
-static void release_first(struct site *s)
+static void release_after(struct site *s, u32 at)
 {
-    buf_release(&s->after[0].name);
-    buf_release(&s->after[0].puts);
-    memmove(s->after, s->after + 1, --s->n_after * sizeof *s->after);
+    buf_release(&s->after[at].name);
+    buf_release(&s->after[at].puts);
+    memmove(s->after + at, s->after + at + 1, (--s->n_after - at) * sizeof *s->after);
 }
 
 void site_reassert(struct site *s)
 {
-    for (; s->n_after; release_first(s))
+    if (s->doubt) return;
+    for (; s->n_after; release_after(s, 0))
         if (!PLANTED_SITE(s, PLANT_NO_REASSERT)) write_again(s, &s->after[0]);
+}
+
+void site_forget_reasserted(struct site *s, const struct site_clock *seen)
+{
+    for (u32 i = s->n_after; i-- > 0;)
+        if (site_covers(seen, s->after[i].dot)) release_after(s, i);
 }
 
 void site_forget_after(struct site *s)
 {
-    while (s->n_after) release_first(s);
+    while (s->n_after) release_after(s, s->n_after - 1);
 }

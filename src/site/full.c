@@ -146,7 +146,7 @@ static enum site_full_step full_replay(struct site_full *f, u32 count, const cha
 {
     struct site_reader r = site_reader_of(bytes_of(f->effects.p + f->replayed, f->effects.n - f->replayed));
     for (u32 i = 0; i < count && site_left(&r); i++)
-        if (site_receive(f->s, site_get_bytes(&r), why) == SITE_REFUSED) return FULL_FAILED;
+        if (site_receive(f->s, site_get_bytes(&r), why) >= SITE_REFUSED) return FULL_FAILED;
     f->replayed = f->effects.n - site_left(&r);
     if (site_left(&r)) return FULL_MORE;
     f->state = FULL_DONE;

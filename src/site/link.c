@@ -43,6 +43,37 @@ bool site_link_refuse(struct site_link *l, const char *why, struct buf *out)
     return link_end(l, why);
 }
 
+#define LINK_NEVER_MADE "it has writes of this site that this site has never made"
+#define LINK_REPLACED "another server has taken the place of this site"
+
+/* Whoever greets says which of its site's servers it is. False: it was replaced, and the link is over. */
+static bool link_meet(struct site_link *l, u64 incarnation, struct buf *out)
+{
+    char n[NUM_I64_LEN];
+    l->incarnation = incarnation;
+    if (site_meet(l->s, l->peer, incarnation)) return true;
+    bytes known = link_number(n, (i64)l->s->incarnations[l->peer]);
+    link_put(out, "SITE.REFUSED", (bytes[]){BYTES_LIT(LINK_REPLACED), known}, 2);
+    return link_end(l, LINK_REPLACED);
+}
+
+/* An incarnation, if there is an argument `at`, which is the last. */
+static bool link_get_incarnation(const bytes *argv, u32 argc, u32 at, u64 *n)
+{
+    i64 number = 0;
+    bool fits = argc == at || (argc == at + 1 && num_parse_i64(argv[at], &number) && number > 0);
+    *n = (u64)number;
+    return fits;
+}
+
+/* Appends our own, as the last of `n` arguments. Returns how many there are. */
+static u32 link_add_incarnation(const struct site_link *l, bytes *args, u32 n, char text[NUM_I64_LEN])
+{
+    u64 own = l->s->incarnations[l->s->gid];
+    if (own) args[n++] = link_number(text, (i64)own);
+    return n;
+}
+
 static void link_put_clock(struct site_link *l, struct buf *out)
 {
     struct buf raw = {0};
@@ -70,15 +101,16 @@ static bool link_get_gid(bytes text, u8 *gid)
 
 /* -- its life ---------------------------------------------------------------------------------------- */
 
-void site_link_ask(struct site_link *l, struct site *s, struct site_backlog *b, u8 peer, struct buf *out)
+void site_link_ask(struct site_link *l, struct site *s, struct site_backlog *b, u8 peer, bool full,
+                   struct buf *out)
 {
-    char protocol[NUM_I64_LEN], gid[NUM_I64_LEN];
+    char protocol[NUM_I64_LEN], gid[NUM_I64_LEN], n[NUM_I64_LEN];
     struct buf clock = {0};
-    *l = (struct site_link){.s = s, .backlog = b, .peer = peer};
+    *l = (struct site_link){.s = s, .backlog = b, .peer = peer, .needs_full = full || s->torn};
     site_put_clock(&clock, &s->clock);
-    bytes args[] = {link_number(protocol, SITE_PROTOCOL), link_number(gid, s->gid), buf_bytes(&clock),
-                    BYTES_LIT("FULL")};
-    link_put(out, "SITE.HELLO", args, s->torn ? 4 : 3);
+    bytes args[5] = {link_number(protocol, SITE_PROTOCOL), link_number(gid, s->gid), buf_bytes(&clock),
+                     BYTES_LIT("FULL")};
+    link_put(out, "SITE.HELLO", args, link_add_incarnation(l, args, l->needs_full ? 4 : 3, n));
     l->said = s->clock;
     buf_release(&clock);
 }
@@ -117,10 +149,12 @@ static void link_put_key(void *arg, u32 db, bytes name, bytes dump)
 static void link_begin_walk(struct site_link *l, struct buf *out)
 {
     struct buf head = {0};
+    char n[NUM_I64_LEN];
     l->walk = mem_zalloc(sizeof *l->walk);
     site_walk_begin(l->walk, l->s);
     site_put_snapshot_head(l->s, &head);
-    link_put(out, "SITE.FULL", (bytes[]){buf_bytes(&head)}, 1);
+    bytes args[2] = {buf_bytes(&head)};
+    link_put(out, "SITE.FULL", args, link_add_incarnation(l, args, 1, n));
     buf_release(&head);
 }
 
@@ -136,7 +170,7 @@ static bool link_walk(struct site_link *l, size_t max, struct buf *out)
 }
 
 /* Why somebody who says hello gets nothing; NULL: he does. */
-static const char *link_objection(const struct site_link *l, u8 gid, const struct site_clock *clock)
+static const char *link_objection(struct site_link *l, u8 gid, const struct site_clock *clock)
 {
     const struct site *s = l->s;
     bool joins = s->members[gid].dot.seq > 0 && site_clock_sum(clock) == 0;
@@ -145,20 +179,30 @@ static const char *link_objection(const struct site_link *l, u8 gid, const struc
     if (!s->members[s->gid].in) return SITE_NOT_JOINED;
     if (s->fenced[gid]) return "it was evicted: it has to come back empty, under a new gid";
     if (!s->members[gid].in) return "it is no member: SITE JOIN admits a new site";
-    if (clock->seq[s->gid] > s->clock.seq[s->gid])
-        return "it has writes of this site that this site has never made";
+    if (!site_knows_us(l->s, clock)) return LINK_NEVER_MADE;
     if (site_clock_sum(clock) && !site_covers(clock, s->members[gid].dot))
         return "it has written before it was admitted: it is of another group";
     if (joins && !site_may_start(s, gid)) return "not all members know of it yet: it has to try again";
     return NULL;
 }
 
+static void link_continue(struct site_link *l, struct buf *out)
+{
+    char gid[NUM_I64_LEN], n[NUM_I64_LEN];
+    struct buf clock = {0};
+    site_put_clock(&clock, &l->s->clock);
+    bytes args[3] = {link_number(gid, l->s->gid), buf_bytes(&clock)};
+    link_put(out, "SITE.CONTINUE", args, link_add_incarnation(l, args, 2, n));
+    l->next = l->backlog->number;
+    buf_release(&clock);
+}
+
 static bool link_take_hello(struct site_link *l, const bytes *argv, u32 argc, struct buf *out)
 {
-    char gid[NUM_I64_LEN];
     i64 protocol;
-    bool plain = argc == 4 || (argc == 5 && bytes_is(argv[4], "full"));
-    if (!plain || !num_parse_i64(argv[1], &protocol))
+    u64 n;
+    bool full = argc > 4 && bytes_is(argv[4], "full");
+    if (argc < 4 || !link_get_incarnation(argv, argc, full ? 5 : 4, &n) || !num_parse_i64(argv[1], &protocol))
         return site_link_refuse(l, "a malformed SITE.HELLO", out);
     if (protocol != SITE_PROTOCOL)
         return site_link_refuse(l, "it speaks another version of the protocol", out);
@@ -166,20 +210,18 @@ static bool link_take_hello(struct site_link *l, const bytes *argv, u32 argc, st
         return site_link_refuse(l, "a malformed SITE.HELLO", out);
     const char *why = link_objection(l, l->peer, &l->theirs);
     if (why) return site_link_refuse(l, why, out);
+    if (!link_meet(l, n, out)) return false;
+    bool lost = l->theirs.seq[l->peer] < l->s->clock.seq[l->peer]; /* it takes its own effects back */
     site_hear(l->s, l->peer, &l->theirs);
-    bool full = argc == 5 || (l->s->members[l->peer].dot.seq > 0 && site_clock_sum(&l->theirs) == 0);
+    full |= l->s->members[l->peer].dot.seq > 0 && site_clock_sum(&l->theirs) == 0;
     if (site_backlog_reaches(l->backlog, &l->theirs) && !full) {
-        struct buf clock = {0};
-        site_put_clock(&clock, &l->s->clock);
-        link_put(out, "SITE.CONTINUE", (bytes[]){link_number(gid, l->s->gid), buf_bytes(&clock)}, 2);
-        l->next = l->backlog->number;
-        buf_release(&clock);
+        link_continue(l, out);
     } else {
         link_begin_walk(l, out);
         l->theirs = l->s->clock;
         l->next = l->backlog->number + l->backlog->n;
     }
-    l->theirs.seq[l->peer] = SITE_SEQ_MAX; /* what it has made it has */
+    if (!lost) l->theirs.seq[l->peer] = SITE_SEQ_MAX; /* what it has made it has */
     l->state = LINK_STREAM;
     return true;
 }
@@ -205,13 +247,16 @@ bool site_link_feed(struct site_link *l, size_t max, struct buf *out)
 static bool link_take_continue(struct site_link *l, const bytes *argv, u32 argc, struct buf *out)
 {
     struct site_clock clock;
+    u64 n;
     u8 gid;
-    if (argc != 3 || !link_get_gid(argv[1], &gid) || !link_get_clock(argv[2], &clock))
+    if (argc < 3 || !link_get_incarnation(argv, argc, 3, &n) || !link_get_gid(argv[1], &gid) ||
+        !link_get_clock(argv[2], &clock))
         return site_link_refuse(l, "a malformed SITE.CONTINUE", out);
     if (gid != l->peer) return site_link_refuse(l, "it is another site than the one that was asked for", out);
-    if (clock.seq[l->s->gid] > l->s->clock.seq[l->s->gid])
-        return site_link_refuse(l, "it has writes of this site that this site has never made", out);
-    if (l->s->torn) return site_link_refuse(l, "a full sync was needed", out);
+    if (!site_knows_us(l->s, &clock)) return site_link_refuse(l, LINK_NEVER_MADE, out);
+    if (l->needs_full) return site_link_refuse(l, "a full sync was needed", out);
+    if (!link_meet(l, n, out)) return false;
+    site_link_repeat(l);
     l->state = LINK_STREAM;
     return true;
 }
@@ -235,7 +280,9 @@ static bool link_take_effect(struct site_link *l, const bytes *argv, u32 argc, s
     if (!site_clock_covers(&l->s->clock, &e.context) && !site_covers(&l->s->clock, e.dot) &&
         !l->s->fenced[e.dot.gid] && !site_is_next_part(l->s, e.dot))
         return site_link_refuse(l, "a gap: an effect that depends on others which did not come", out);
-    if (site_receive_parsed(l->s, &e, &why) == SITE_REFUSED) return site_link_refuse(l, why, out);
+    enum site_outcome outcome = site_receive_parsed(l->s, &e, &why);
+    l->needs_full |= outcome == SITE_TOO_MUCH;
+    if (outcome >= SITE_REFUSED) return site_link_refuse(l, why, out);
     return link_took(l, &e);
 }
 
@@ -252,11 +299,14 @@ static void link_end_full(struct site_link *l)
 static bool link_take_full(struct site_link *l, const bytes *argv, u32 argc, struct buf *out)
 {
     const char *why = "a malformed SITE.FULL";
-    if (argc != 2) return site_link_refuse(l, why, out);
+    u64 n;
+    if (argc < 2 || !link_get_incarnation(argv, argc, 2, &n)) return site_link_refuse(l, why, out);
     l->full = mem_zalloc(sizeof *l->full);
     if (!site_full_begin(l->full, l->s, argv[1], &why)) return site_link_refuse(l, why, out);
     if (l->full->from != l->peer)
         return site_link_refuse(l, "it is another site than the one that was asked for", out);
+    if (!link_meet(l, n, out)) return false;
+    (void)!site_knows_us(l->s, &l->full->m.clock); /* site_full_begin has refused it otherwise */
     l->state = LINK_FULL;
     return true;
 }
@@ -298,6 +348,7 @@ bool site_link_step(struct site_link *l, u32 count, struct buf *out)
     case FULL_MERGED: site_backlog_gap(l->backlog, &l->s->clock); break;
     case FULL_FINISHED:
         link_end_full(l);
+        l->needs_full = false;
         l->state = LINK_STREAM;
         break;
     case FULL_MORE: break;
@@ -312,8 +363,7 @@ static bool link_take_clock(struct site_link *l, const bytes *argv, u32 argc, st
     struct site_clock clock;
     if (argc != 2 || !link_get_clock(argv[1], &clock))
         return site_link_refuse(l, "a malformed SITE.CLOCK", out);
-    if (clock.seq[l->s->gid] > l->s->clock.seq[l->s->gid])
-        return site_link_refuse(l, "it has writes of this site that this site has never made", out);
+    if (!site_knows_us(l->s, &clock)) return site_link_refuse(l, LINK_NEVER_MADE, out);
     site_hear(l->s, l->peer, &clock);
     if (l->serves) site_clock_join(&l->theirs, &clock); /* by other links */
     return true;
@@ -322,7 +372,9 @@ static bool link_take_clock(struct site_link *l, const bytes *argv, u32 argc, st
 static bool link_take_refused(struct site_link *l, const bytes *argv, u32 argc)
 {
     char text[BYTES_LEGIBLE + 4];
+    u64 n;
     snprintf(l->reason, sizeof l->reason, "%s", bytes_legible(argc > 1 ? argv[1] : (bytes){"", 0}, text));
+    if (argc == 3 && link_get_incarnation(argv, argc, 2, &n)) site_met_other_self(l->s, n);
     l->told = true;
     return link_end(l, l->reason);
 }
@@ -332,6 +384,8 @@ bool site_link_take(struct site_link *l, const bytes *argv, u32 argc, struct buf
     bytes word = argc ? argv[0] : (bytes){"", 0};
     bool streams = l->state == LINK_STREAM, asks = !l->serves;
     if (l->state == LINK_OVER) return false;
+    if (UNLIKELY(l->incarnation != l->s->incarnations[l->peer]) && l->state != LINK_HELLO)
+        return link_meet(l, l->incarnation, out);
     if (LIKELY(asks && streams && bytes_eq(word, BYTES_LIT("SITE.EFFECT"))))
         return link_take_effect(l, argv, argc, out);
     if (bytes_is(word, "SITE.REFUSED")) return link_take_refused(l, argv, argc);

@@ -4,9 +4,9 @@
  * are bytes (clock.h, effect.h, sync.h).
  *
  *     asks                                   serves
- *     SITE.HELLO protocol gid clock [FULL]  →                         FULL: a snapshot is needed
- *                                      ←     SITE.CONTINUE gid clock       what is lacking follows
- *                                      ←     SITE.FULL head                or a snapshot:
+ *     SITE.HELLO protocol gid clock [FULL] [n]  →                     FULL: a snapshot is needed
+ *                                      ←     SITE.CONTINUE gid clock [n]   what is lacking follows
+ *                                      ←     SITE.FULL head [n]            or a snapshot:
  *                                      ←     SITE.KEY database name dump   … for each key, as of the head
  *                                      ←     SITE.DONE
  *                                      ←     SITE.EFFECT effect            … as long as the link lives
@@ -15,6 +15,9 @@
  *
  * Whatever the other side sends, it is refused with a reason, and nothing of that message is applied;
  * the link is then over. A refusal is sent as SITE.REFUSED reason.
+ *
+ * n is the incarnation (site_meet) of who sends it; without it, 0. One of a site of which a later one was met
+ * is refused with the number of that: SITE.REFUSED reason n. A link that is open ends likewise.
  *
  * A snapshot is sent as the other side takes it (walk.h), with the effects that are made meanwhile among its
  * keys. It is staged, and merged when all of it has arrived and was checked (full.h): the link then is in
@@ -39,6 +42,8 @@ struct site_link {
     const char *why; /* LINK_OVER: the reason; NULL if it was closed in good order */
     bool told;       /* the reason came from the other side, in `reason` */
     char reason[128];
+    bool needs_full;          /* asks: effects won't do, also when the link begins anew */
+    u64 incarnation;          /* of the peer, once it has greeted */
     struct site_clock theirs; /* serves: what they had when they said hello */
     struct site_clock said;   /* the clock that was sent last */
     u64 next;                 /* serves: in the backlog */
@@ -49,7 +54,8 @@ struct site_link {
     u8 author;                /* … and site */
 };
 
-void site_link_ask(struct site_link *l, struct site *s, struct site_backlog *b, u8 peer, struct buf *out);
+void site_link_ask(struct site_link *l, struct site *s, struct site_backlog *b, u8 peer, bool full,
+                   struct buf *out);
 void site_link_serve(struct site_link *l, struct site *s, struct site_backlog *b);
 void site_link_release(struct site_link *l);
 

@@ -47,11 +47,41 @@ void site_fence(struct site *s, u8 gid, u64 seq)
     s->fence[gid] = seq;
 }
 
+bool site_meet(struct site *s, u8 gid, u64 incarnation)
+{
+    if (incarnation < s->incarnations[gid]) return false;
+    if (incarnation == s->incarnations[gid]) return true;
+    s->incarnations[gid] = incarnation;
+    s->met++;
+    return true;
+}
+
+void site_met_other_self(struct site *s, u64 incarnation)
+{
+    if (incarnation <= MAX(s->incarnations[s->gid], s->replaced_by)) return;
+    s->replaced_by = incarnation;
+    s->met++;
+}
+
+/* The upper half counts. The lower one tells two servers apart that both take the place of the same. */
+void site_take_place(struct site *s, u32 random)
+{
+    s->incarnations[s->gid] = (((s->incarnations[s->gid] >> 32) + 1) & INT32_MAX) << 32 | random;
+}
+
+bool site_knows_us(struct site *s, const struct site_clock *clock)
+{
+    u64 n = clock->seq[s->gid];
+    if (LIKELY(n <= s->clock.seq[s->gid])) return true;
+    if (s->doubt) s->doubt_upto = MAX(s->doubt_upto, n);
+    return s->doubt;
+}
+
 /* A clock counts only when all of its site's own effects are here: it may have made one before it saw
  * the rest. */
 void site_hear(struct site *s, u8 gid, const struct site_clock *clock)
 {
-    if (!s->members[gid].in) return;
+    if (!s->members[gid].in || gid == s->gid) return;
     if (s->clock.seq[gid] < clock->seq[gid] && !PLANTED_SITE(s, PLANT_EARLY_CLOCK)) return;
     if (!s->acks[gid]) s->acks[gid] = mem_zalloc(sizeof *clock);
     site_clock_join(s->acks[gid], clock);

@@ -13,7 +13,8 @@ struct site_pending {
 void site_init(struct site *s, struct engine *e, u32 databases, u8 gid)
 {
     *s = (struct site){.e = e, .databases = databases, .gid = gid,
-                       .max_skew_ms = SITE_MAX_SKEW_MS, .expire_delay_ms = SITE_EXPIRE_DELAY_MS};
+                       .max_skew_ms = SITE_MAX_SKEW_MS, .expire_delay_ms = SITE_EXPIRE_DELAY_MS,
+                       .max_pending = SITE_PENDING_MAX};
     e->gid = gid;
     s->key.walks = &s->walks;
 }
@@ -60,6 +61,7 @@ void site_follow_stamp(struct site *s, u64 stamp)
 
 void site_commit(struct site *s)
 {
+    CHECK(!s->doubt); /* its number may be that of another effect */
     struct site_effect e = {.dot = site_next_dot(s), .stamp = site_next_stamp(s), .context = s->clock};
     struct buf raw = {0};
     site_put_effect_head(&raw, e.dot, e.stamp, &e.context);
@@ -105,10 +107,19 @@ static void site_after_effect(struct site *s, const struct site_effect *e, const
         if (site_is_late(s, &m)) site_expire(s, m.db, m.name, late);
 }
 
+/* An effect of ours that was lost comes back. What it had seen was seen to then. */
+static void site_took_back(struct site *s, const struct site_effect *e)
+{
+    if (LIKELY(e->dot.gid != s->gid)) return;
+    s->hlc = MAX(s->hlc, e->stamp);
+    site_forget_reasserted(s, &e->context);
+}
+
 static void site_apply_remote(struct site *s, const struct site_effect *e)
 {
     struct site_clock upto = e->context;
     upto.seq[e->dot.gid] = e->dot.seq;
+    site_took_back(s, e);
     site_before(s, e);
     site_apply(s, e);
     site_after_effect(s, e, &(struct site_late){&e->dot, 1, &upto, false});
@@ -124,6 +135,7 @@ static void site_apply_piece(struct site *s, const struct buf *raws, u32 n)
     struct site_dot *dots = mem_alloc(n * sizeof *dots);
     const char *why;
     for (u32 i = 0; i < n && site_effect_parse(buf_bytes(&raws[i]), &e, &why); i++) {
+        site_took_back(s, &e);
         site_before(s, &e);
         dots[i] = e.dot;
     }
@@ -144,10 +156,20 @@ static bool site_is_known(const struct site *s, struct site_dot dot)
     return site_covers(&s->clock, dot) || (s->fenced[dot.gid] && dot.seq > s->fence[dot.gid]);
 }
 
+static size_t site_pending_size(bytes raw) { return raw.n + sizeof(struct site_pending); }
+
 static void site_drop_pending(struct site *s, u32 at, u32 n)
 {
+    for (u32 i = 0; i < n; i++) s->pending_bytes -= site_pending_size(buf_bytes(&s->pending[at + i].raw));
     memmove(&s->pending[at], &s->pending[at + n], (s->n_pending - at - n) * sizeof *s->pending);
     s->n_pending -= n;
+}
+
+static void site_forget_pending(struct site *s, u32 at)
+{
+    struct buf raw = s->pending[at].raw;
+    site_drop_pending(s, at, 1);
+    buf_release(&raw);
 }
 
 /* How many effects the piece has that begins here; 0: some are missing. */
@@ -169,8 +191,7 @@ static struct buf *site_next_pending(struct site *s, u32 *n)
     const char *why;
     for (u32 i = 0; i < s->n_pending;) {
         if (site_is_known(s, s->pending[i].dot)) {
-            buf_release(&s->pending[i].raw);
-            site_drop_pending(s, i, 1);
+            site_forget_pending(s, i);
             continue;
         }
         *n = site_piece_length(s, i);
@@ -208,14 +229,25 @@ static u32 site_pending_at(const struct site *s, struct site_dot dot)
     return from;
 }
 
+/* A site that has lost the end of its log may have made another effect with this number. Then the rest of the
+ * piece that the old one was of will never come. */
+static bool site_is_pending(struct site *s, u32 at, const struct site_effect *e)
+{
+    if (at == s->n_pending || !site_dot_eq(s->pending[at].dot, e->dot)) return false;
+    if (bytes_eq(buf_bytes(&s->pending[at].raw), e->all)) return true;
+    while (at < s->n_pending && s->pending[at].dot.gid == e->dot.gid) site_forget_pending(s, at);
+    return false;
+}
+
 static void site_add_pending(struct site *s, const struct site_effect *e)
 {
     u32 at = site_pending_at(s, e->dot);
-    if (at < s->n_pending && site_dot_eq(s->pending[at].dot, e->dot)) return;
+    if (site_is_pending(s, at, e)) return;
     s->pending = site_room(s->pending, s->n_pending, &s->room_pending, sizeof *s->pending);
     memmove(&s->pending[at + 1], &s->pending[at], (s->n_pending++ - at) * sizeof *s->pending);
     s->pending[at] = (struct site_pending){.dot = e->dot, .more = e->more};
     buf_append_bytes(&s->pending[at].raw, e->all);
+    s->pending_bytes += site_pending_size(e->all);
 }
 
 bool site_is_next_part(const struct site *s, struct site_dot dot)
@@ -244,16 +276,22 @@ static bool site_has_databases(const struct site *s, const struct site_effect *e
     return true;
 }
 
+static enum site_outcome site_overflow(struct site *s)
+{
+    while (s->n_pending) site_forget_pending(s, s->n_pending - 1);
+    return SITE_TOO_MUCH;
+}
+
 enum site_outcome site_receive_parsed(struct site *s, const struct site_effect *e, const char **why)
 {
     if (site_is_known(s, e->dot)) return SITE_KNOWN;
     *why = "an effect of this site that it has never made";
-    if (e->dot.gid == s->gid) return SITE_REFUSED;
+    if (e->dot.gid == s->gid && !s->doubt) return SITE_REFUSED;
     *why = "a write to a database that this site does not have";
     if (!site_has_databases(s, e)) return SITE_REFUSED;
     if ((e->more && !PLANTED_SITE(s, PLANT_PARTS)) || !site_ready_for(s, e)) {
-        *why = "too many effects that wait for others";
-        if (s->n_pending >= SITE_PENDING_MAX && !site_is_next_part(s, e->dot)) return SITE_REFUSED;
+        *why = "more effects than site-pending-max-size wait for others: it needs a full sync";
+        if (s->pending_bytes + site_pending_size(e->all) > s->max_pending) return site_overflow(s);
         site_add_pending(s, e);
         if (site_may_complete(s, e)) site_apply_pending(s);
         return site_covers(&s->clock, e->dot) ? SITE_APPLIED : SITE_WAITS;

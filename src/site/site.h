@@ -26,7 +26,7 @@
 
 #define SITE_MAX_SKEW_MS 60000   /* a stamp further ahead than this is applied, but does not move our clock */
 #define SITE_EXPIRE_DELAY_MS 500 /* who did not write a key last waits this long before deleting it */
-#define SITE_PENDING_MAX 65536   /* effects that wait for others */
+#define SITE_PENDING_MAX (64u << 20) /* bytes of effects that wait for others */
 
 typedef void (*site_emit_fn)(void *arg, const struct site_effect *e);
 
@@ -73,6 +73,7 @@ struct site {
     u64 stable; /* what came up to this position is everywhere, as of the last site_find_stable() */
     struct site_pending *pending;
     u32 n_pending, room_pending;
+    size_t pending_bytes;
     struct site_after *after;
     u32 n_after, room_after;
     site_emit_fn emit;
@@ -89,8 +90,14 @@ struct site {
     i64 torn_ms;             /* … as of this time; there may be atoms that the clock does not cover … */
     struct site_clock torn_upto; /* … but this does */
     struct site_stats stats;
-    i64 max_skew_ms, expire_delay_ms; /* SITE_MAX_SKEW_MS, SITE_EXPIRE_DELAY_MS, or as configured */
+    i64 max_skew_ms, expire_delay_ms; /* SITE_MAX_SKEW_MS, SITE_EXPIRE_DELAY_MS, or as configured … */
+    size_t max_pending;               /* … and SITE_PENDING_MAX */
     u64 refused_ahead; /* stamps that were too far ahead to be followed */
+    u64 incarnations[SITE_GIDS]; /* which server each site is: site_meet; our own is what we are … */
+    u64 replaced_by;             /* … and what is our site in our place; 0: nothing */
+    u64 met;                     /* how often one of these has changed */
+    bool doubt;     /* others may have effects of ours that were lost here: until they are back … */
+    u64 doubt_upto; /* … up to this number, as far as is known, none is made */
 };
 
 void site_init(struct site *s, struct engine *e, u32 databases, u8 gid);
@@ -110,6 +117,7 @@ enum site_outcome {
     SITE_WAITS,   /* something it depends on is not here yet, or another effect of its piece */
     SITE_KNOWN,   /* it had been applied before, or comes from an evicted site */
     SITE_REFUSED, /* `why` says what is wrong with it; nothing was changed */
+    SITE_TOO_MUCH, /* the same: with it, more would wait than max_pending. What waits has been dropped */
 };
 enum site_outcome site_receive(struct site *s, bytes raw, const char **why);
 /* The same in two steps: most effects are SETs that need no more than the first (receive_set.c). It fills in
@@ -123,6 +131,15 @@ void site_apply_pending(struct site *s); /* what waited for something that has c
 void site_commit(struct site *s);        /* makes the effect of s->moves, applies it, and empties s->moves */
 
 /* -- members and clocks (members.c) */
+/* Another server may take the place of one that was a site: its replica, of which it is unknown whether it
+ * has all. It has a higher number, the incarnation; 0 is the site's first server. False: a later one of this
+ * site was met. */
+bool site_meet(struct site *s, u8 gid, u64 incarnation);
+void site_met_other_self(struct site *s, u64 incarnation); /* of ourselves, a later one */
+void site_take_place(struct site *s, u32 random);          /* this server becomes the site's next one */
+/* What a clock of another site says of our own effects. False: it has some that we have never made. In doubt
+ * these are awaited. */
+bool site_knows_us(struct site *s, const struct site_clock *clock);
 void site_found(struct site *s, const u8 *gids, u32 n); /* a new group with these members */
 void site_admit(struct site *s, u8 gid);
 bool site_may_start(const struct site *s, u8 gid); /* all members know of it: it may be given its snapshot */
@@ -148,9 +165,11 @@ bool site_due(const struct site *s, const struct site_key *k);
 /* What a periodic pass does for one key: the owner deletes at once, others after SITE_EXPIRE_DELAY_MS. */
 void site_expire_pass(struct site *s, u32 db, bytes name);
 /* Before a clear with a scope, or a mark that a full sync brings: remembers what an extension of ours
- * would need. */
-void site_remember(struct site *s, struct site_key *k, const struct site_clock *scope);
-void site_reassert(struct site *s);
+ * would need. `dot`: of the expiry. */
+void site_remember(struct site *s, struct site_key *k, struct site_dot dot, const struct site_clock *scope);
+void site_reassert(struct site *s); /* in doubt, later */
+/* The site has done so when it had seen these. */
+void site_forget_reasserted(struct site *s, const struct site_clock *seen);
 void site_forget_after(struct site *s);
 
 /* -- garbage (gc.c): call site_find_stable() first */

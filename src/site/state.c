@@ -16,17 +16,20 @@ static void state_put_trail(const struct site *s, struct buf *to)
 }
 
 /* Members, fences and what members have: for each gid of which anything is known, flags and then that. */
-enum { IS_MEMBER = 1, IS_FENCED = 2, HAS_SENT = 4 };
+enum { IS_MEMBER = 1, IS_FENCED = 2, HAS_SENT = 4, HAS_INCARNATION = 8, IS_REPLACED = 16 };
 
 static void state_put_gid(const struct site *s, u8 g, struct buf *to)
 {
     u8 flags = (s->members[g].in ? IS_MEMBER : 0) | (s->fenced[g] ? IS_FENCED : 0) |
-               (s->acks[g] ? HAS_SENT : 0);
+               (s->acks[g] ? HAS_SENT : 0) | (s->incarnations[g] ? HAS_INCARNATION : 0) |
+               (g == s->gid && s->replaced_by ? IS_REPLACED : 0);
     if (!flags) return;
     site_put_u8(to, g);
     site_put_u8(to, flags);
     if (flags & IS_MEMBER) site_put_dot(to, s->members[g].dot);
     if (flags & IS_FENCED) site_put_varint(to, s->fence[g]);
+    if (flags & HAS_INCARNATION) site_put_u64(to, s->incarnations[g]);
+    if (flags & IS_REPLACED) site_put_u64(to, s->replaced_by);
     if (flags & HAS_SENT) site_put_clock(to, s->acks[g]);
 }
 
@@ -52,6 +55,8 @@ static void state_get_gids(struct site *s, struct site_reader *r)
         u8 flags = site_get_u8(r);
         if (flags & IS_MEMBER) s->members[g] = (struct site_member){true, site_get_dot(r)};
         if (flags & IS_FENCED) site_fence(s, g, site_get_varint(r));
+        if (flags & HAS_INCARNATION) s->incarnations[g] = site_get_u64(r);
+        if (flags & IS_REPLACED) s->replaced_by = site_get_u64(r);
         if (!(flags & HAS_SENT)) continue;
         site_get_clock(r, &clock);
         if (!s->acks[g]) s->acks[g] = mem_zalloc(sizeof clock);

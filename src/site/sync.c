@@ -108,7 +108,7 @@ bool site_merge_open(const struct site *s, struct site_merge *m, bytes head, con
     *why = "this site was evicted: it has to come back empty, under a new gid";
     if (m->fenced[s->gid]) return false;
     *why = "a snapshot with writes of this site that it has never made";
-    if (m->clock.seq[s->gid] > s->clock.seq[s->gid]) return false;
+    if (m->clock.seq[s->gid] > s->clock.seq[s->gid] && !s->doubt) return false;
     return true;
 }
 
@@ -366,7 +366,7 @@ static void remember_marks(const struct both *b)
         if (site_covers(b->mine, b->o->marks[i].dot)) continue;
         struct site_reader r = site_reader_of(buf_bytes(&b->o->marks[i].clock));
         site_get_clock(&r, &clock);
-        site_remember(b->s, b->k, &clock);
+        site_remember(b->s, b->k, b->o->marks[i].dot, &clock);
     }
 }
 

@@ -157,7 +157,7 @@ def test_all_of_redis_7_0s_parameters(configured, tmp_path):
         'script-memory-limit', 'expiry-stream', 'cluster-init', 'cluster-join', 'cluster-recover', 'cluster-secret',
         'cluster-replicas', 'cluster-regions', 'cluster-balance', 'cluster-region-max-size', 'cluster-region-min-size', 'cluster-region-max-load',
         'cluster-node-dead-after', 'cluster-allow-stale-reads', 'cluster-check-period', 'cluster-log-keep-entries',
-        'cluster-snapshot-rate-limit', 'site-id', 'site-peer', 'site-backlog-size', 'site-max-clock-skew',
+        'cluster-snapshot-rate-limit', 'site-id', 'site-peer', 'site-backlog-size', 'site-pending-max-size', 'site-max-clock-skew',
         'site-expire-delay', 'site-drop-metadata',
         # of 7.2 and 7.4
         'set-max-listpack-entries', 'set-max-listpack-value', 'max-new-connections-per-cycle',

@@ -128,7 +128,7 @@ def message(*words):
 
 GO = message('SITE.CONTINUE', 2, EMPTY)
 STAMP = 1 << 16
-CLAIM = b'\x01'
+MORE = b'\x0c'                          # a move: others of this piece follow
 
 
 @pytest.mark.parametrize('name, messages, why', [
@@ -367,3 +367,38 @@ def test_an_eviction_waits_for_all_others(group):
     g.restore()
     eventually(lambda: 'evicted' in g[3].facts.get('site_peer2_last_error', '') + g[3].facts.get('site_peer1_last_error', ''))
     assert g[1].r.get('x') is None
+
+
+# -- what waits ----------------------------------------------------------------------------------------------
+
+def test_a_member_that_never_ends_its_piece(site):
+    """Parts of a MULTI wait for its last one, up to a limit; then a full sync is asked for."""
+    s = site(1, '--site-pending-max-size', '64kb')
+    s.do('SITE', 'JOIN', 2)
+    parts = [message('SITE.EFFECT', effect(2, i, STAMP, clock(g2=i - 1) if i > 1 else EMPTY, MORE)) for i in range(1, 5000)]
+    peer = Peer(GO, *parts)
+    try:
+        s.do('PEEROF', 2, '127.0.0.1', peer.port)
+        eventually(lambda: 'site-pending-max-size' in s.facts.get('site_peer2_last_error', ''))
+        assert 'more effects than site-pending-max-size wait for others: it needs a full sync' in s.log
+        facts = s.facts
+        assert facts['site_effects_pending_bytes'] <= 64 * 1024 and s.clock.get(2, 0) == 0 and s.r.dbsize() == 0
+        eventually(lambda: any(b'FULL' in got for got in peer.got))
+    finally:
+        peer.close()
+
+
+def test_a_transaction_longer_than_may_wait(group):
+    """It comes by a full sync, and what other sites write meanwhile is not lost."""
+    g = group(3, '--site-pending-max-size', '64kb')
+    with g[1].r.pipeline() as p:
+        for i in range(300):
+            p.incr(f'n{i}').set(f'k{i}', 'x' * 500)
+        p.execute()
+    g[2].r.incr('n1', 10)
+    g[3].r.incr('n1', 100)
+    g.settle()
+    assert g[2].r.get('n1') == '111' and g[3].r.dbsize() == 600
+    assert g[2].facts['site_peer1']['full_syncs'] + g[2].facts['site_peer3']['full_syncs'] > 0
+    g[1].r.set('k1', 'and on')
+    g.agree()

@@ -115,7 +115,7 @@ static void connect(u32 i, u32 j)
     request_parser_init(&x->to_server.parser);
     request_parser_init(&x->to_client.parser);
     site_link_serve(&x->serves, &w->s[j], &w->b[j]);
-    site_link_ask(&x->asks, &w->s[i], &w->b[i], w->s[j].gid, &x->to_server.sent);
+    site_link_ask(&x->asks, &w->s[i], &w->b[i], w->s[j].gid, false, &x->to_server.sent);
 }
 
 static void world_free(void)
@@ -442,7 +442,7 @@ static void assert_answer_refused(u32 n, const bytes *argv, const char *want)
     struct site_link l;
     struct buf out = {0};
     struct site_clock before = w->s[0].clock;
-    site_link_ask(&l, &w->s[0], &w->b[0], 2, &out);
+    site_link_ask(&l, &w->s[0], &w->b[0], 2, false, &out);
     for (u32 i = 0; i < n; i++) {
         bytes message[4];
         u32 words = 0;

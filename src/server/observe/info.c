@@ -416,7 +416,7 @@ static const struct section sections[] = {
 
 static bool section_there(const struct server *s, const struct section *x)
 {
-    if (x->write == info_sites) return s->peers;
+    if (x->write == info_sites) return s->config.site_id;
     return x->write != info_rocksdb || node_engine(&s->node)->caps.durable;
 }
 
