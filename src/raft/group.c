@@ -12,9 +12,9 @@ static bool group_log_read(void *log, u64 low, u64 high, u64 bytes_max, struct r
 
 static u64 group_log_term(void *log, u64 index) { return ((struct raft_log *)log)->ops->term_of(log, index); }
 
-/* Makes log and machine fit each other. A snapshot is installed before the log is emptied (rule 9), so the
- * machine can be ahead of the log, or the log can contain what the snapshot overruled: then the snapshot
- * counts. */
+/* Makes the log consistent with the machine. A snapshot is installed before the log is emptied (rule 9), so
+ * after a crash the machine can be ahead of the log, or the log can have entries that the snapshot overrules:
+ * then the snapshot counts. */
 static void group_reconcile(struct group *g, struct raft_log_state *s)
 {
     CHECK(g->at.index >= s->point_index);
@@ -108,7 +108,7 @@ static void group_send(struct group *g, const struct raft_message *m)
     }
 }
 
-/* Rule 1: keeps a ready's later messages until its write is durable. */
+/* Rule 1: keeps the messages that depend on a write until it is durable. */
 static void group_hold(struct group *g, const struct raft_ready *r, bool to_sync)
 {
     struct group_held *h = GROUP_PUSH(g, held);
@@ -132,7 +132,8 @@ static void group_send_held(struct group *g, const struct group_held *h)
     }
 }
 
-/* Frees what was sent. There may always be a write under way, so this can't wait for the last. */
+/* Frees messages that were sent. It can't wait until all are sent, as there may always be a write in
+ * progress. */
 static void group_trim_held(struct group *g)
 {
     size_t sent = g->held_n ? g->held[0].bytes_from : g->held_bytes.n;
@@ -142,8 +143,8 @@ static void group_trim_held(struct group *g)
     for (size_t i = 0; i < g->held_n; i++) g->held[i].bytes_from -= sent;
 }
 
-/* Sends what need not wait any longer and tells the core. Writes without an fsync count as durable when
- * those before them are: they contain nothing that was promised. */
+/* Sends the messages whose writes are durable, and informs the core. A write that needs no fsync counts as
+ * durable when the writes before it are: it contains no promises. */
 static void group_release(struct group *g)
 {
     size_t n = 0;
@@ -175,7 +176,7 @@ static void group_abandon(struct group *g, enum group_loss loss)
     g->machine->ops->abandon(g->machine, loss);
 }
 
-/* It changes nothing (rules 4, 10, 14, 15). */
+/* A void entry changes nothing (rules 4, 10, 14, 15). */
 static void group_apply_void(struct group *g, bool own)
 {
     g->entries_void++;
@@ -192,7 +193,7 @@ static void group_apply_split(struct group *g, const struct raft_command *c)
     g->machine->ops->split(g->machine, &g->at, s.child, &child);
 }
 
-/* Once deaths are logged, another entry that says so changes nothing: what died between the two is logged. */
+/* If expiry is logged already, a second such entry changes nothing: keys that died in between are logged. */
 static void group_apply_deaths(struct group *g, const struct raft_command *c)
 {
     bool logged = c->payload.n && c->payload.p[0];
@@ -225,7 +226,7 @@ static void group_apply_command(struct group *g, const struct raft_entry *e, boo
     g->tell_now = true;
 }
 
-/* False: not yet (rule 16). */
+/* False: it has to wait (rule 16). */
 bool group_apply(struct group *g, const struct raft_entry *e)
 {
     CHECK(e->index == g->at.index + 1);
@@ -269,10 +270,10 @@ static void group_check_leadership(struct group *g)
     group_fail_reads(g);
 }
 
-/* A hard state in which only the commit index is new is not worth a row: what the machine has applied is
- * committed, and the rest is learned again. Except where members change: one that forgets that such an entry
- * is committed would, after a crash, ask the old members for their votes, while the new ones go on without
- * them. So what is known of those entries is written with the next ones. */
+/* If only the commit index of the hard state is new, it is not written: what the machine has applied is
+ * committed, and the rest is learned again. The exception are changes of members: a member that forgets after
+ * a crash that such an entry is committed would ask the old members for votes, while the new members continue
+ * without them. So while the log has such entries, the commit index is written with the next write. */
 static bool group_new_hard_state(struct group *g, const struct raft_ready *r, bool reset)
 {
     const struct raft_hard_state *h = &r->hard_state;
@@ -318,8 +319,9 @@ static void group_handle(struct group *g, const struct raft_ready *r)
     group_release(g);
 }
 
-/* A leader tells how far it has committed with the next entry, which under load comes soon. Telling at once
- * would double the messages. What is no evaluation changes more than data: that is told at once. */
+/* A leader announces its commit index with the next entry, which under load follows soon: announcing it at
+ * once would double the messages. Entries that are not evaluations change more than data, and are announced
+ * at once. */
 static bool group_tell_now(struct group *g)
 {
     if (!g->tell_now) return false;
@@ -345,7 +347,7 @@ static bool group_hand_on(struct group *g)
     return true;
 }
 
-/* Does all there is to do; the end of every input. */
+/* Does all pending work; called at the end of every input. */
 void group_run(struct group *g)
 {
     struct raft_ready r;
@@ -360,8 +362,7 @@ void group_run(struct group *g)
     group_check_wishes(g);
 }
 
-/* Rule 9. And the core lets a sole voter win its election without asking, so its log must be durable
- * before. */
+/* Rule 9. Also, the core lets a sole voter win its election alone, so its log must be durable before. */
 bool group_must_wait(const struct group *g)
 {
     const struct raft_conf *c = &g->at.conf;
@@ -430,7 +431,7 @@ void group_unreachable(struct group *g, u64 peer)
 
 /* ---- Evaluation. */
 
-/* A leader that has applied everything of earlier terms, and is not handing leadership on. */
+/* A leader that has applied everything of earlier terms, and is not transferring its leadership. */
 bool group_leads(const struct group *g)
 {
     struct raft_core_status s;
@@ -445,7 +446,7 @@ bool group_may_propose(const struct group *g)
     return !fenced && group_leads(g);
 }
 
-/* A leader's state can lag behind what is committed: others may commit an entry that its own slow disk has
+/* A leader's state may be behind what is committed: the others can commit an entry that its own slow disk has
  * not stored yet. */
 bool group_has_applied_all(const struct group *g)
 {
@@ -454,8 +455,8 @@ bool group_has_applied_all(const struct group *g)
     return g->at.index == s.commit;
 }
 
-/* On a state that equals everything committed (rule 7), and in its epoch (rule 12); other kinds than effects
- * don't end up in `flight`. */
+/* Requires a state that equals everything committed (rule 7), and no pending change of the epoch (rule 12).
+ * `flight` covers only effects, not other kinds of entries. */
 bool group_may_evaluate(const struct group *g)
 {
     if (g->at.index < g->rules_index && !PLANTED(g, PLANT_SKIP_EPOCH)) return false;

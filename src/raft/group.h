@@ -1,8 +1,7 @@
-/* One member's side of one Raft group: the core, its log and its state machine put together.
+/* One member's part in one Raft group: it connects the core (raft_core.h), the log and the state machine.
  *
- * All rules that keep a group safe are here and nowhere else, so that the server and the simulator
- * (tests/sim) run the same code. A group does no input or output, reads no clock, and belongs to one
- * thread.
+ * All rules that keep a group safe are implemented here, so that the server and the simulator (tests/sim)
+ * run the same code. A group does no I/O, reads no clock, and belongs to one thread.
  *
  * Rules, referred to by number in group.c:
  *   1  No promise is sent before it is durable: votes and acknowledgements wait for the write they belong to.
@@ -14,41 +13,41 @@
  *   4  An entry proposed under another epoch version is void: it changes nothing on any member.
  *   5  Stamps never decrease along the log. The region's clock is the stamp of the last applied entry.
  *      Evaluations of a leader never go back in time.
- *   6  A reply that depends on something having expired that the region's clock still calls alive waits for
- *      an entry with that stamp, proposed by the same leader: no later evaluation, here or elsewhere, sees
+ *   6  If a reply depends on something having expired that is still alive by the region's clock, it waits for
+ *      an entry with that stamp, proposed by the same leader. Then no later evaluation, on any member, sees
  *      it alive again.
- *   7  The reply of a read is sent after a quorum has confirmed, later than it was evaluated, that this was
+ *   7  The reply to a read is sent after a quorum has confirmed, later than it was evaluated, that this was
  *      the leader.
- *   8  A follower reads its state at the region's clock, when it has applied what the leader had committed
- *      when asked.
- *   9  While a snapshot is being installed the group does nothing else. Machine first, then the log: see
- *      group_open.
- *  10  A split gives the slots from a given one on to a child, and starts a new epoch version for the slots
- *      that stay. The child starts as the parent is: with its members under the same numbers, its clock and
- *      the new epoch. The machine stores both states in one step. A split that does not fit the region's
+ *   8  A follower reads its state at the region's clock, when it has applied everything that was committed
+ *      when it asked the leader.
+ *   9  While a snapshot is being installed the group does nothing else. It is installed in the machine first,
+ *      then in the log: see group_open.
+ *  10  A split gives the slots from a given one on to a child region, and starts a new epoch version for the
+ *      remaining slots. The child starts with the parent's members under the same numbers, its clock, and the
+ *      new epoch. The machine stores both states in one step. A split that does not fit the region's
  *      slots changes nothing on any member.
- *  11  What the child's log holds on a member counts, even if its machine must make the child again after a
- *      crash: it may have voted there. But the split is durable before any entry of the child is: a machine
- *      without the child and a log with its entries don't fit each other.
- *  12  A leader evaluates nothing behind an entry of its own that starts an epoch, as it would be void, or
- *      that changes whether deaths are logged, as it would have been evaluated under the old rule. Nor does
- *      it propose such an entry while it evaluates: what an evaluation changed is in the machine's open
- *      transaction, and would be committed with the split.
- *  13  Leadership is handed on when nothing is owed: what is being evaluated is committed or confirmed first,
- *      so that nobody's outcome is uncertain, and nothing else is evaluated meanwhile. If that takes longer
- *      than an election timeout, leadership stays.
+ *  11  If a member has a log of the child already, it is kept, even if its machine has to create the child
+ *      again after a crash, because the log may contain a vote. But the split is durable before any entry of
+ *      the child is: a machine without the child would not fit a log with its entries.
+ *  12  A leader does not evaluate after it has proposed an entry that starts an epoch, because the evaluation
+ *      would be void, or one that changes whether expiry is logged, because the evaluation would follow the
+ *      old rule. It does not propose such an entry during an evaluation either: the evaluation's changes are
+ *      in the machine's open transaction, and would be committed with the split.
+ *  13  Before a leader transfers its leadership, the open evaluation is committed or confirmed, so that no
+ *      client's outcome is uncertain, and no other one begins. If that takes longer than an election timeout,
+ *      it keeps its leadership.
  *  14 to 17: see raft/merge.h.
- *  18  A group that has nothing to do sleeps: its members don't tick. The leader falls asleep, and tells the
- *      others to, when everybody else has answered lately and has its whole log, which is committed and
- *      applied, and nothing is under way. A follower falls asleep when the leader of its term tells it to, if
- *      it has that same log, committed and applied, and waits for nothing; otherwise it wakes the leader.
- *  19  Every message but the answer to a heartbeat wakes a member, and so does everything it is asked to do.
- *      A follower that others than its leader wake wakes its leader, and so does one that is awake and hears
- *      nothing for an election timeout: a learner would never campaign.
- *  20  Beats between nodes (raft/beat.h) stand for the heartbeats of groups that sleep. A follower wakes when
- *      the node of its leader is silent for an election timeout, or was started again; a leader, when that is
- *      so of any member's node. Who wakes counts as an election timeout so far what passed since the last
- *      beat: an election comes as soon, and a vote is refused as long, as if each had been a heartbeat.
+ *  18  An idle group sleeps: its members don't tick. The leader falls asleep, and tells the others to, when
+ *      all members have answered lately, have its whole log committed and applied, and nothing is in
+ *      progress. A follower falls asleep when the leader of its term tells it to, if it has the same log,
+ *      committed and applied, and waits for nothing; otherwise it wakes the leader.
+ *  19  Every message except the reply to a heartbeat wakes a member, and so does every request. A follower
+ *      that is woken by anyone but its leader wakes its leader; so does a follower that is awake and hears
+ *      nothing for an election timeout (a learner would never campaign).
+ *  20  Beats between nodes (raft/beat.h) replace the heartbeats of sleeping groups. A follower wakes when the
+ *      node of its leader is silent for an election timeout, or was restarted; a leader wakes when this is
+ *      true of any member's node. A member that wakes counts the time since the last beat towards its
+ *      election timeout, so elections start, and votes are refused, as if each beat had been a heartbeat.
  *
  * Life of a write on the leader:
  *
@@ -87,8 +86,8 @@ struct raft_applied {
     struct raft_epoch epoch;
     struct raft_slots slots;
     struct raft_conf conf;
-    /* Keys that die after this are deleted by log entries only; 0: each member deletes what is dead by the
-     * region's clock by itself. */
+    /* Keys that expire after this are deleted only by log entries; 0: each member deletes keys that are dead
+     * by the region's clock by itself. */
     u64 deaths_from_ms;
     struct raft_merge merge;
 };
@@ -104,41 +103,41 @@ struct raft_machine_ops {
     /* An entry that is not the open evaluation's: apply its effects at at->clock_ms, and store `at`. Without
      * a command only `at` changes. */
     void (*apply)(struct raft_machine *m, const struct raft_applied *at, const struct raft_command *command);
-    /* A split: the region is now as `at` says, and the region `child` begins as child_at says, with the data
-     * of its slots. Stores both in one step. The child's log is left as it is (rule 11). */
+    /* A split: the region's state becomes `at`, and the region `child` is created with state child_at and the
+     * data of its slots. Stores both in one step. The child's log is not changed (rule 11). */
     void (*split)(struct raft_machine *m, const struct raft_applied *at, u64 child,
                   const struct raft_applied *child_at);
-    /* A merge, for the target. source_ready: whether the source's member here is as rule 16 wants it; if not,
-     * the entry is tried again at the next input. merge: the region is now as `at` says (rule 17). */
+    /* A merge, for the target. source_ready: whether the source's member on this node fulfils rule 16; if
+     * not, the entry is retried at the next input. merge: the region's state becomes `at` (rule 17). */
     bool (*source_ready)(struct raft_machine *m, const struct raft_merge_commit *commit);
     void (*merge)(struct raft_machine *m, const struct raft_applied *at,
                   const struct raft_merge_commit *commit);
-    /* The open evaluation's entry is committed: the transaction commits, with `at`, and its replies leave. */
+    /* The open evaluation's entry is committed: commit the transaction, with `at`, and send its replies. */
     void (*commit)(struct raft_machine *m, const struct raft_applied *at);
-    /* The open evaluation is rolled back. */
+    /* Roll the open evaluation back. */
     void (*abandon)(struct raft_machine *m, enum group_loss loss);
-    /* A read that waited for confirmation (group_evaluated) may be answered, or is to be tried elsewhere. */
+    /* ok: the reply to a read that waited for confirmation (group_evaluated) may be sent; otherwise the
+     * client must retry elsewhere. */
     void (*confirmed)(struct raft_machine *m, u64 read, bool ok);
-    /* A follower read (group_follower_read) may be evaluated now, at the region's clock, and answered; or
+    /* ok: a follower read (group_follower_read) may be evaluated now, at the region's clock; otherwise it has
      * failed. */
     void (*readable)(struct raft_machine *m, u64 read, bool ok);
     /* The nearest deadline of anything that is alive by the region's clock; 0: none. */
     u64 (*next_deadline)(struct raft_machine *m);
 
     void (*send)(struct raft_machine *m, u64 to, bytes message);
-    /* Send the machine's committed data as it is now, which is `at`, and this message with it
-     * (group_receive_snapshot at the other end). Whatever becomes of it, group_snapshot_sent must be
-     * called. */
+    /* Send a snapshot of the machine's committed data, whose state is `at`, together with this message
+     * (group_receive_snapshot at the other end). Call group_snapshot_sent in any case. */
     void (*snapshot_send)(struct raft_machine *m, u64 to, const struct raft_applied *at, bytes message);
-    /* Replace all data by the snapshot that arrived last, which is of this index and term; durably and
-     * atomically with the raft_applied that came with it. Then call group_installed. */
+    /* Replace all data by the latest received snapshot, which has this index and term; durably and
+     * atomically with its raft_applied. Then call group_installed. */
     void (*snapshot_install)(struct raft_machine *m, u64 index, u64 term);
-    /* The snapshot that arrived last is not needed. */
+    /* The latest received snapshot is not needed. */
     void (*snapshot_discard)(struct raft_machine *m);
 
-    /* The group has fallen asleep, and group_tick does nothing; or it has woken up. */
+    /* The group has fallen asleep (group_tick does nothing), or has woken up. */
     void (*slept)(struct raft_machine *m, bool asleep);
-    /* How many ticks ago the node of another member was last heard of (beat_silence). */
+    /* How many ticks ago the last message from another member's node arrived (beat_silence). */
     u32 (*silence)(struct raft_machine *m, u64 peer);
 };
 
@@ -153,20 +152,19 @@ struct group_config {
     u64 nonce;                                /* never used before by this member, as a random number */
     u32 election_ticks, heartbeat_ticks;      /* 10 and 2 */
     u32 read_retry_ticks, read_timeout_ticks; /* ask again; give up */
-    u32 sleep_ticks;                          /* a group sleeps when idle for so long; 0: never */
+    u32 sleep_ticks;                          /* a group that is idle for this long sleeps; 0: never */
     u64 log_entries_max;                      /* compaction does not wait for slow members beyond this */
     void (*print)(void *log, int level, const char *text, size_t size);
 };
 
-/* Opens a member from what its log and machine hold; both outlive the group. A member that is not in its
- * own configuration waits until a leader adds it. Entries that are known to be committed are applied before
- * this returns: among them may be a split, whose child is opened then. */
+/* Opens a member with the contents of its log and machine; both outlive the group. A member that is not in
+ * its own configuration waits until a leader adds it. Entries known to be committed are applied before this
+ * returns; these may include a split, whose child is opened then. */
 struct group *group_open(const struct group_config *config, struct raft_log *log,
                          struct raft_machine *machine);
 void group_close(struct group *g);
 
-/* ---- Input. The wall clock is handed in with group_wall before others, at least once per turn of the
- * loop. */
+/* ---- Input. Call group_wall before the others, at least once per turn of the loop. */
 void group_wall(struct group *g, u64 wall_ms);
 void group_tick(struct group *g);
 void group_receive(struct group *g, u64 from, bytes message);
@@ -175,14 +173,14 @@ void group_unreachable(struct group *g, u64 peer); /* a connection broke, or a q
 
 /* The entry of this index and term is committed, as the target's COMMIT proves (rule 16). */
 void group_committed(struct group *g, u64 index, u64 term);
-/* The leader tells the others what it has committed, if it has not: otherwise they learn it with the next
- * entry or heartbeat. */
+/* The leader announces its commit index now, unless it has already. Otherwise the others learn it with the
+ * next entry or heartbeat. */
 void group_tell(struct group *g);
 void group_retry(struct group *g); /* an entry that waits for its source */
 /* ---- Sleep (rules 18 to 20). */
 bool group_sleeps(const struct group *g);
-void group_wake(struct group *g); /* its owner has doubts */
-/* The node of this member is silent, or was started again: wakes the group if that matters to it. */
+void group_wake(struct group *g);
+/* The node of this member is silent, or was restarted: wakes the group if it has to know. */
 void group_doubt(struct group *g, u64 peer);
 
 /* ---- Evaluation, on the leader. */
@@ -190,24 +188,24 @@ bool group_may_evaluate(const struct group *g);
 /* Begins an evaluation, which group_evaluated or group_drop_evaluation ends. Returns the time at which to
  * evaluate: the wall clock, or the region's if that is ahead. */
 u64 group_evaluation_time(struct group *g);
-void group_drop_evaluation(struct group *g); /* nothing was asked or changed, or it is rolled back */
+void group_drop_evaluation(struct group *g); /* nothing was read or changed, or it is rolled back */
 
 enum group_wait {
     GROUP_WAIT_COMMIT, /* commit or abandon will be called */
     GROUP_WAIT_READ,   /* confirmed will be called with *read; the transaction is over */
     GROUP_REFUSED      /* nothing was proposed and nothing has happened: roll back */
 };
-/* Ends an evaluation. `effects` may be empty; depends_ms: the latest deadline of anything that was found
- * dead, or 0. */
+/* Ends an evaluation. `effects` may be empty. depends_ms: the latest deadline of anything it found dead, or
+ * 0. */
 enum group_wait group_evaluated(struct group *g, u64 now_ms, bytes effects, u64 depends_ms, u64 *read);
 
-/* Proposes another kind of entry, which comes back through apply on every member, if at all. False: not now;
- * during an evaluation, no entry of rule 12. */
+/* Proposes another kind of entry. If it is committed, `apply` is called on every member. False: not possible
+ * now (an entry of rule 12 is not possible during an evaluation). */
 bool group_propose(struct group *g, enum raft_kind kind, bytes payload);
 /* Proposes the COMMIT of a merge, on the target's leader. */
 bool group_propose_commit(struct group *g, const struct raft_merge_commit *c);
-/* Moves the region's clock if something has become due and nothing else did. Call it now and then; returns
- * whether an entry was proposed. */
+/* Proposes an entry that advances the region's clock if something has become due and no other entry does
+ * that. Call it periodically; returns whether an entry was proposed. */
 bool group_clock_due(struct group *g);
 
 /* ---- Follower reads. Returns a number for `readable`. */
@@ -216,14 +214,15 @@ u64 group_follower_read(struct group *g);
 /* ---- Leadership and membership. */
 void group_campaign(struct group *g);
 void group_transfer(struct group *g, u64 to); /* rule 13; a follower asks the leader */
-u64 group_successor(const struct group *g);   /* the voter to hand leadership to; 0: there is none */
+u64 group_successor(const struct group *g);   /* the voter to transfer leadership to; 0: there is none */
 
 enum group_change {
     GROUP_CHANGE_PROPOSED,
     GROUP_CHANGE_NOT_LEADER,
-    GROUP_CHANGE_LATER,  /* another change is under way, a learner is behind, leadership is handed on first */
-    GROUP_CHANGE_UNSAFE, /* too few of the voters that would remain have answered lately to be a majority */
-    GROUP_CHANGE_INVALID /* never */
+    GROUP_CHANGE_LATER,  /* retry: another change is in progress, a learner is behind, or leadership has to be
+                          * transferred first */
+    GROUP_CHANGE_UNSAFE, /* too few of the remaining voters have answered lately to be a majority */
+    GROUP_CHANGE_INVALID /* it can never be done */
 };
 /* New members start as learners; a learner that has caught up may become a voter, and a voter a learner. */
 enum group_change group_change(struct group *g, const struct raft_change *changes, size_t n);
@@ -232,11 +231,11 @@ enum group_change group_change(struct group *g, const struct raft_change *change
 void group_receive_snapshot(struct group *g, u64 from, bytes message);
 void group_installed(struct group *g, const struct raft_applied *at);
 void group_snapshot_sent(struct group *g, u64 to, bool ok);
-/* The machine would come back from a crash with at least `flushed_index` applied: entries up to it can go,
- * as far as members that are about to need them have them. */
+/* After a crash the machine would have applied at least `flushed_index`: entries up to it can be removed,
+ * except those that active members still need. */
 void group_compact(struct group *g, u64 flushed_index);
 
-/* ---- Questions. */
+/* ---- Queries. */
 struct group_status {
     struct raft_core_status core;
     struct raft_applied at;

@@ -32,7 +32,7 @@ static bool group_has(const u64 *ids, u32 n, u64 id)
     return false;
 }
 
-/* The voter with the longest log, to hand leadership to. */
+/* The voter with the longest log, to transfer leadership to. */
 u64 group_successor(const struct group *g)
 {
     u64 best = 0, best_matched = 0;
@@ -69,7 +69,7 @@ static enum group_change group_check_change(struct group *g, const struct raft_c
     }
 }
 
-/* Or makes a learner of it. */
+/* Whether a change removes the voter, or makes it a learner. */
 static bool group_removes(const struct raft_change *changes, size_t n, u64 id)
 {
     for (size_t i = 0; i < n; i++)
@@ -77,8 +77,8 @@ static bool group_removes(const struct raft_change *changes, size_t n, u64 id)
     return false;
 }
 
-/* Whether most of the voters after the change have answered lately. A configuration whose voters are mostly
- * dead commits nothing any more, not even the change that would mend it. */
+/* Whether a majority of the voters after the change have answered lately. A configuration whose voters are
+ * mostly dead can't commit anything, not even a change that would repair it. */
 static bool group_majority_remains(const struct group *g, const struct raft_change *changes, size_t n)
 {
     const struct raft_conf *conf = &g->at.conf;
@@ -176,7 +176,7 @@ void group_compact(struct group *g, u64 flushed_index)
     g->log->ops->compact(g->log, index, term);
 }
 
-/* ---- Questions. */
+/* ---- Queries. */
 
 void group_status(const struct group *g, struct group_status *status)
 {

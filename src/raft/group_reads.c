@@ -32,7 +32,7 @@ void group_confirm(struct group *g, const struct raft_read_state *s)
     }
 }
 
-/* Asks the quorum again; its answer confirms every read up to now. */
+/* Starts another ReadIndex, which confirms every read evaluated up to now. */
 u64 group_read_index(struct group *g)
 {
     struct buf context = {0};
@@ -77,13 +77,13 @@ void group_check_wishes(struct group *g)
     }
 }
 
-/* On the leader: keys that are due by now must be dead where the follower reads, so the region's clock may
- * have to move first. */
+/* On the leader: keys that are due by now must be dead for the follower's read, so the region's clock may
+ * have to advance first. */
 void group_on_read_request(struct group *g, u64 from, u64 nonce, u64 id)
 {
-    if (!group_may_propose(g)) return; /* it asks again */
+    if (!group_may_propose(g)) return; /* the follower will ask again */
     u64 due = g->machine->ops->next_deadline(g->machine);
-    bool unknown = g->flight.active || !group_has_applied_all(g); /* deadlines that this state lacks */
+    bool unknown = g->flight.active || !group_has_applied_all(g); /* it may lack deadlines */
     bool behind = g->at.clock_ms < g->wall_ms && (unknown || (due && due <= g->wall_ms));
     if (behind && g->proposed_ms < g->wall_ms && !group_propose_clock(g)) return;
     u64 number = group_read_index(g);

@@ -1,4 +1,4 @@
-/* Groups that sleep while there is nothing to do (rules 18 to 20 of group.h). */
+/* Idle groups sleep (rules 18 to 20 of group.h). */
 #include "raft/group_parts.h"
 
 enum { MESSAGE_HEARTBEAT_ANSWER = 9 }; /* as eraftpb numbers it */
@@ -7,7 +7,7 @@ bool group_sleeps(const struct group *g) { return g->asleep; }
 
 /* ---- Falling asleep (rule 18). */
 
-/* Nothing is under way on this member, and its machine has all of its log. */
+/* Nothing is in progress on this member, and its machine has applied its whole log. */
 static bool sleep_settled(const struct group *g, const struct raft_core_status *s)
 {
     bool waits = g->installing || g->evaluating || g->flight.active || g->successor || g->reads_n ||
@@ -30,7 +30,7 @@ static bool sleep_hears(struct group *g, u64 id)
     return g->machine->ops->silence(g->machine, id) < g->config.election_ticks;
 }
 
-/* A member that is not heard of would not be missed while the group sleeps, and not be brought up to date. */
+/* A silent member keeps the group awake: otherwise its loss would go unnoticed, and it would not catch up. */
 static bool sleep_all_have(struct group *g, u64 last_index)
 {
     EACH_OTHER(g, id) {

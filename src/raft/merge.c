@@ -78,8 +78,8 @@ void raft_merge_apply_prepare(struct raft_applied *at, const struct raft_merge_p
     at->merge.index = at->index, at->merge.term = at->term;
 }
 
-/* Deaths are logged from the later of the two times on if both log them: what dies later is still there on
- * every member. If one does, from now on: everything that is alive is. */
+/* If both regions log expiry, the merged one does from the later of the two times on: keys that expire later
+ * still exist on every member. If only one does, from now on: keys that are alive now exist everywhere. */
 static u64 merge_deaths(u64 a, u64 b, u64 now_ms)
 {
     if (a && b) return MAX(a, b);

@@ -1,25 +1,26 @@
-/* A merge of a region, the source, into its neighbour, the target, whose members are on the same nodes:
+/* Merging a region, the source, into its neighbour, the target. The members of both are on the same nodes.
  *
  *     target's log   PREPARE …………………… COMMIT, or ROLLBACK
  *     source's log            PREPARE …………………………… if the target will not commit: ROLLBACK
  *
  * Rules, which continue those of raft/group.h:
- *  14  A merge is decided by the target's log. Its PREPARE starts an epoch version, under which its slots and
- *      members stay as they are. The COMMIT of that version, or else a ROLLBACK, starts the next; no later
- *      COMMIT of that version has an effect. So who sees the target in a later version and knows of no
- *      COMMIT knows that there never will be one: only then may the source's log have a ROLLBACK.
- *  15  Behind the source's PREPARE everything but its ROLLBACK is void, changes of members too. What the
- *      target takes over is the source at that entry. Nothing is evaluated behind it.
+ *  14  The target's log decides whether a merge happens. The target's PREPARE starts an epoch version, during
+ *      which its slots and members don't change. The COMMIT of that version, or a ROLLBACK, starts the next
+ *      one; a later COMMIT of that version has no effect. So a node that sees the target in a later version,
+ *      and does not know of a COMMIT, knows that there never will be one. Only then may the source's log get
+ *      a ROLLBACK.
+ *  15  After the source's PREPARE all its entries except a ROLLBACK are void, including changes of members,
+ *      and nothing is evaluated. The target takes over the source's state at that entry.
  *  16  A COMMIT is proposed when every member of the source has that PREPARE in its log, synced. So a member
- *      of the target that is to apply a COMMIT finds the source's member on its node, and all it needs in
- *      that one's log; it says that this is committed (group_committed) and waits until it is applied. A
- *      member of the target that is no voter any more may find nothing. It stays where it is until it is told
- *      that it was removed.
+ *      of the target that applies a COMMIT finds the source's member on its node, with all it needs in that
+ *      member's log. It tells that member that the PREPARE is committed (group_committed), and waits until
+ *      it is applied. A member of the target that is no longer a voter may find no member of the source. It
+ *      waits until it learns that it was removed.
  *  17  The merged region's clock is the later of the two. The machine stores in one step that the target has
- *      the source's slots, that the source's member is gone, and that no member of the source ever comes
- *      again. The source's log is erased only when that is durable.
+ *      the source's slots, that the source's member is removed, and that no member of the source may be
+ *      created again. The source's log is erased only when that is durable.
  *
- * Who proposes what when, and what nodes must know of each other's merges, is in cluster/merge_rules.h.
+ * cluster/merge_rules.h decides who proposes what when, and what nodes must know of each other's merges.
  * Payloads, little-endian; that of a ROLLBACK is empty:
  *
  *     PREPARE   0      1                 9                   13
@@ -37,7 +38,7 @@ struct raft_merge_prepare {
     u32 version; /* of the target, since its own PREPARE */
 };
 
-/* What a target takes over: the source as it is once its PREPARE is applied. */
+/* What a target takes over: the source's state after its PREPARE. */
 struct raft_merge_commit {
     u64 source;
     u64 index, term; /* of the source's PREPARE: all its members have it */

@@ -6,21 +6,21 @@
  *
  *     raft_core_tick(c);                                  time passes
  *     raft_core_step(c, message, size);                   a message arrived
- *     while (raft_core_ready(c, &r)) {                    what is there to do now?
+ *     while (raft_core_ready(c, &r)) {                    is there anything to do?
  *         send r.now; write r.hard_state and r.entries to the log, without waiting;
  *         raft_core_advance(c);
  *     }
  *     the log says that everything up to write r.number is durable:
- *         send what was r.after; raft_core_persisted(c, r.number);
+ *         send the messages of r.after; raft_core_persisted(c, r.number);
  *     committed entries are applied:
  *         raft_core_applied(c, index);
  *
- * Only raft/group.c calls these functions; it takes care of the order that safety needs (raft/group.h).
+ * Only src/raft/group*.c call these functions, in the order that safety requires (raft/group.h).
  *
- * Lifetimes: a slice handed in is copied. A slice handed out by ready is valid until the next ready. A broken
- * invariant (which includes a log that contradicts what was written to it) ends the process with a message:
- * continuing would mean lost or diverged data. Bytes from a peer are checked before they get that far, but
- * peers must be authenticated. / */
+ * Lifetimes: a slice passed in is copied. A slice returned by ready is valid until the next ready. A broken
+ * invariant (for example a log that contradicts what was written to it) ends the process with a message,
+ * because continuing would mean lost or diverged data. Bytes from a peer are checked first, but peers must be
+ * authenticated. */
 #ifndef MAYFLY_RAFT_RAFT_CORE_H
 #define MAYFLY_RAFT_RAFT_CORE_H
 
@@ -46,12 +46,12 @@ struct raft_entry {
     struct raft_bytes data;
 };
 
-/* What a member promised; must be durable before messages that depend on it leave. */
+/* A member's promises; must be durable before messages that depend on them are sent. */
 struct raft_hard_state {
     uint64_t term, vote, commit;
 };
 
-/* Who belongs to the group. With `outgoing` not empty a change is under way (joint consensus). */
+/* The members of the group. While `outgoing` is not empty a change is in progress (joint consensus). */
 struct raft_conf {
     uint64_t voters[RAFT_MEMBERS_MAX], learners[RAFT_MEMBERS_MAX];
     uint64_t outgoing[RAFT_MEMBERS_MAX], learners_next[RAFT_MEMBERS_MAX];
@@ -65,8 +65,8 @@ struct raft_core_config {
     uint64_t message_bytes_max, uncommitted_bytes_max, cache_bytes_max;
     uint32_t inflight_messages_max;
 
-    /* What the log and the state machine hold at the start. snapshot_index < first entry of the log;
-     * applied lies in snapshot_index … hard_state.commit, and that in … last_index. */
+    /* The state of the log and the machine at the start:
+     * snapshot_index <= applied <= hard_state.commit <= last_index; the log begins after snapshot_index. */
     struct raft_hard_state hard_state;
     struct raft_conf conf; /* as of `applied` */
     uint64_t applied, snapshot_index, snapshot_term, last_index;
@@ -81,7 +81,8 @@ struct raft_core_config {
 
 struct raft_message {
     uint64_t to;
-    bool snapshot; /* announces one, of the applied index: the data travels apart from it; report its fate */
+    bool snapshot; /* it announces a snapshot of the applied index; the data is sent separately, and the
+                    * outcome must be reported */
     uint64_t snapshot_index, snapshot_term;
     struct raft_bytes data;
 };
@@ -98,7 +99,7 @@ struct raft_ready {
     bool must_sync;  /* the write needs an fsync; otherwise it may be written with the next one */
     bool has_hard_state, has_snapshot;
     struct raft_hard_state hard_state;
-    /* The state machine is to be replaced by the snapshot that was announced, and the log by nothing. */
+    /* Replace the state machine by the announced snapshot, and empty the log. */
     uint64_t snapshot_index, snapshot_term;
     struct raft_conf snapshot_conf;
 
@@ -134,8 +135,8 @@ struct raft_progress {
 enum raft_core_result {
     RAFT_CORE_OK = 0,
     RAFT_CORE_NOT_LEADER = -1,
-    RAFT_CORE_DROPPED = -2,  /* a transfer is under way, or too much is uncommitted */
-    RAFT_CORE_PENDING = -3,  /* another configuration change is under way */
+    RAFT_CORE_DROPPED = -2,  /* a transfer is in progress, or too much is uncommitted */
+    RAFT_CORE_PENDING = -3,  /* another configuration change is in progress */
     RAFT_CORE_INVALID = -4,  /* the change makes no sense: nothing was proposed */
     RAFT_CORE_BAD_BYTES = -5 /* not a message that a peer may send */
 };
@@ -149,33 +150,34 @@ int raft_core_step(struct raft_core *c, const uint8_t *message, size_t size);
 int raft_core_step_snapshot(struct raft_core *c, const uint8_t *message, size_t size);
 /* OK: the entry is in this leader's log, at the index that status.last_index then shows. Followers refuse. */
 int raft_core_propose(struct raft_core *c, const uint8_t *data, size_t size);
-/* By joint consensus, left by itself. Checked against the present configuration. */
+/* Changes members by joint consensus, which is left automatically. Checked against the current
+ * configuration. */
 int raft_core_propose_conf(struct raft_core *c, const struct raft_change *changes, size_t n);
 /* A committed entry of type CONF: call exactly once, when it is applied. Fills the new configuration. A
  * leader that is no longer a voter steps down. An entry that is invalid changes nothing and returns
  * RAFT_CORE_INVALID. */
 int raft_core_apply_conf(struct raft_core *c, const uint8_t *data, size_t size, struct raft_conf *conf);
-/* Comes back in ready.reads when a quorum has confirmed that this is the leader. Lost silently if it is
- * not. */
+/* When a quorum has confirmed that this is the leader, the context is returned in ready.reads. If it is not
+ * the leader, the request is lost silently. */
 void raft_core_read_index(struct raft_core *c, const uint8_t *context, size_t size);
 void raft_core_transfer(struct raft_core *c, uint64_t to);
 void raft_core_campaign(struct raft_core *c);
-/* Tells the others how far this leader has committed: until then they learn it with the next entry or
+/* Announces this leader's commit index to the others, which otherwise learn it with the next entry or
  * heartbeat. */
 void raft_core_tell(struct raft_core *c);
 void raft_core_unreachable(struct raft_core *c, uint64_t id);
 void raft_core_snapshot_sent(struct raft_core *c, uint64_t id, bool ok);
 
-/* False: nothing to do, *r is untouched. True: advance must follow. */
+/* False: nothing to do, *r is unchanged. True: call advance next. */
 bool raft_core_ready(struct raft_core *c, struct raft_ready *r);
 void raft_core_advance(struct raft_core *c);
 void raft_core_persisted(struct raft_core *c, uint64_t number);
 void raft_core_applied(struct raft_core *c, uint64_t index);
-/* The entry with this index and term is committed, as something else than this group's leader proves. False:
- * this log has no such entry. */
+/* The entry with this index and term is committed, known from elsewhere than this group's leader. False: this
+ * log has no such entry. */
 bool raft_core_commit_to(struct raft_core *c, uint64_t index, uint64_t term);
-/* For a group that sleeps. rest: gives memory back that is needed only while something happens. silence: this
- * many ticks have passed without a word of the leader; leaders don't care. inactive: a member is silent. */
+/* For a sleeping group. rest: frees memory that is needed only while it is active. silence: the leader has
+ * been silent for this many ticks; leaders ignore it. inactive: this member is silent. */
 void raft_core_rest(struct raft_core *c);
 void raft_core_silence(struct raft_core *c, uint32_t ticks);
 void raft_core_inactive(struct raft_core *c, uint64_t id);
