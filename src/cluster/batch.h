@@ -1,17 +1,17 @@
-/* How long a leader waits for requests before it makes the next entry of them.
+/* Group commit: how long a leader waits for further requests before it makes the next entry.
  *
- * Clients that wait for their replies come back together, a moment after their entry was committed. Without
- * this the first of them would make an entry alone, and all others would wait for it: entries of few requests
- * in turn with entries of many, twice the syncs and messages, and twice the wait. So after a commit the
- * leader waits until as many requests are there as were answered or waited then. It looks each time another
- * period of the commit's length has passed, and goes on while most of what came in it must be clients that
- * come back: others send as many in a period as were waiting at the commit. If those that were answered don't
- * come back, it does not wait for a while.
+ * After a commit, the clients that got their replies send their next requests at nearly the same time.
+ * Without waiting, the first of these would form an entry alone, and all others would wait for it: entries
+ * with few and with many requests would alternate, with twice the syncs and messages and twice the latency.
+ * So after a commit the leader waits until there are as many requests as were answered plus those that were
+ * waiting. It checks after each period of the commit's duration, and continues as long as most of the new
+ * requests must be from these clients (other clients send about as many per period as were waiting at the
+ * commit). If the clients don't return, it does not wait for the next commits.
  *
- * All regions of a node gather together, until the entries of all of them are committed and their clients are
- * back: what one tick evaluates shares a sync and the messages to each node.
+ * All regions of a node wait together, until the entries of all of them are committed and their clients have
+ * returned: everything that is evaluated in one tick shares a sync and the messages to each node.
  *
- * A policy only: the caller has the clock and the requests. */
+ * This is only the policy: the caller has the clock and the requests. */
 #ifndef MAYFLY_CLUSTER_BATCH_H
 #define MAYFLY_CLUSTER_BATCH_H
 
@@ -19,28 +19,28 @@
 
 struct batch {
     bool gathering;
-    u32 waiting;  /* requests that waited when it began … */
-    u32 expected; /* … and that will, if all clients that were answered come back */
-    u32 seen;     /* … and that did at the last look */
-    u64 period_us, left_us; /* from look to look; until the last one */
-    u32 skip;     /* commits after which not to wait … */
-    u32 next_skip; /* … as of the last time it was in vain: twice as many each time in a row */
+    u32 waiting;  /* requests that were waiting when it began … */
+    u32 expected; /* … will be waiting if all answered clients return … */
+    u32 seen;     /* … and were waiting at the last check */
+    u64 period_us, left_us; /* between two checks; until the last one */
+    u32 skip;     /* commits after which it will not wait … */
+    u32 next_skip; /* … the next time waiting was in vain; doubles each time in a row */
 };
 
-/* An entry of `answered` requests was committed, took_us after it was proposed; `waiting` others are there.
- * Returns after how many us to look; 0: not to gather at all. */
+/* An entry of `answered` requests was committed, took_us after it was proposed; `waiting` others are waiting.
+ * Returns after how many us to check; 0: don't wait at all. */
 u64 batch_committed(struct batch *b, u32 answered, u32 waiting, u64 took_us);
 
 /* An entry of another region was committed meanwhile. */
 static inline void batch_add(struct batch *b, u32 answered) { b->expected += answered; }
 
-/* So long later, so many wait. Returns after how many us to look again; 0: not to gather any more. */
+/* A check: `waiting` requests are waiting now. Returns after how many us to check again; 0: stop waiting. */
 u64 batch_look(struct batch *b, u32 waiting);
 
-/* Whether there is nothing to wait for any more. */
+/* Whether all expected requests have arrived. */
 static inline bool batch_complete(const struct batch *b, u32 waiting) { return waiting >= b->expected; }
 
-/* The end of gathering: so many wait now. */
+/* The end of the wait, with `waiting` requests. */
 void batch_end(struct batch *b, u32 waiting);
 
 #endif

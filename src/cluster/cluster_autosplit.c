@@ -1,11 +1,11 @@
-/* Regions that have grown too large, or get too many requests, are split by their leaders.
+/* Leaders split regions that have grown too large, or get too many requests.
  *
  * How large a region is, is looked up in the indexes of files (rocks_slots_bytes), on every member, and no
  * sooner than it has written a part of what it may have; a region that is not written to is looked at when
  * others were, because its memtables may have become files. So idle regions cost nothing.
  *
- * Requests are counted per region, in periods of LOAD_EVERY_MS; and if there is a limit, the slots of about
- * LOAD_SAMPLES of them are noted in each period. */
+ * Requests are counted per region, in periods of LOAD_EVERY_MS. If there is a limit, the slots of about
+ * LOAD_SAMPLES of them are recorded in each period. */
 #include <stdio.h>
 
 #include "cluster/cluster_parts.h"
@@ -54,7 +54,7 @@ static void autosplit_look(struct member *m, u64 keys, u64 written_all, i64 now_
 
 /* -- splitting --------------------------------------------------------------------------------- */
 
-/* A split ends a snapshot that is under way: that comes first. */
+/* A split would abort a snapshot of the region that is being sent, so the snapshot is finished first. */
 static bool autosplit_may(const struct member *m)
 {
     const struct raft_conf *conf = &m->at.conf;

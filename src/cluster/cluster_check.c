@@ -1,10 +1,10 @@
-/* CLUSTER CHECK: do all members have the same data?
+/* CLUSTER CHECK: whether all members have the same data.
  *
- * The leader proposes an entry. Each member that applies it takes a view of its data, which is that of the
- * entry's index, and computes a digest of it in slices, while it serves. The digest covers what clients can
- * see: the commands that would make the data (persist/saver.h), without what is dead by the region's clock.
- * Each tells the leader, which compares. Members whose digest is not that of most are told, and refuse to
- * serve from then on, also after a restart: until they are replaced, or get a snapshot. */
+ * The leader proposes an entry. Each member that applies it takes a view of its data at that entry, and
+ * computes a digest of it in slices while it serves. The digest covers what clients can see: the commands
+ * that would create the data (persist/saver.h), without keys that are dead by the region's clock. Each member
+ * sends its digest to the leader, which compares them. A member whose digest differs from the majority's is
+ * told so, and stops serving, also after a restart, until it is replaced or gets a snapshot. */
 #include "base/clock.h"
 #include "base/crc64.h"
 #include "base/endian.h"
@@ -53,7 +53,7 @@ static void check_note(struct member *m, u64 peer, u64 crc, bool ok)
     check_judge(m, true);
 }
 
-/* This member's digest: to whoever leads now. */
+/* Sends this member's digest to the current leader. */
 static void check_tell(struct member *m, bool ok)
 {
     struct cluster *c = m->cluster;
@@ -192,7 +192,7 @@ static bool check_propose(struct member *m)
     return group_propose(m->group, RAFT_KIND_DIGEST, (bytes){0});
 }
 
-/* The next check is due when the period has passed since the last began, whoever led then. */
+/* The next check is due when the period has passed since the last one began, under any leader. */
 static void check_by_time(struct member *m, i64 now_ms)
 {
     i64 period_ms = (i64)m->server->config.cluster_check_period * 1000;

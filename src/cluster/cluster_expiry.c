@@ -1,19 +1,19 @@
-/* Expiry in cluster mode, beyond what each member deletes by itself.
+/* Expiry in cluster mode: when members delete dead keys, and expiry that is logged.
  *
- * With expiry-stream every death is told exactly once, whoever leads. So the leader makes it an entry of the
- * log: the deletion, and what the stream gets, as effects of one evaluation. An entry that is lost with its
- * leader has deleted nothing, and the next leader tells. For that every member must keep what is dead until
- * the log deletes it; that it must is an entry, too (RAFT_KIND_DEATHS), proposed by a leader whose
- * configuration has a stream. What had died before that entry is not told, and each member deletes it by
+ * With expiry-stream every expired key is reported exactly once, whichever node leads. So expiry becomes an
+ * entry of the log: the deletion and the stream's entry, as effects of one evaluation. If that entry is lost
+ * with its leader, nothing was deleted, and the next leader reports the key. Therefore every member must keep
+ * dead keys until the log deletes them. A leader that is configured with a stream turns this on by an entry
+ * (RAFT_KIND_DEATHS). Keys that died before that entry are not reported; each member deletes them by
  * itself. */
 #include "base/clock.h"
 #include "cluster/cluster_parts.h"
 #include "server/housekeeping.h"
 
-/* Slices while something waits for the log. A slice takes up to 50 us, and its deletions about three times as
- * long to commit. On a leader they are committed with the entry in flight, before its replies leave; on a
- * follower the commit waits for the sync that is under way. So many of them would delay clients, and none
- * would let a busy member never reclaim. */
+/* The maximum number of slices while something waits for the log. A slice takes up to 50 us, and committing
+ * its deletions about three times as long. A leader commits them with the entry in flight, before it sends
+ * the replies; on a follower the commit waits for the sync in progress. More slices would delay clients, but
+ * without any a busy member would never reclaim. */
 #define WAITING_SLICES 8
 
 static bool logs_deaths(const struct member *m) { return m->at.deaths_from_ms != 0; }
@@ -44,8 +44,8 @@ bool cluster_may_reclaim(const struct server *s, const struct region *r)
     return m->evaluating || group_may_evaluate(m->group) || has_untold(m);
 }
 
-/* The leader proposes an entry that moves the clock when a deadline has come: until then a deadline beyond
- * the clock is none of the others' business. */
+/* A leader proposes an entry that advances the clock when a deadline has passed. Other members can't delete
+ * keys with deadlines beyond the clock. */
 i64 cluster_next_visit(const struct region *r, i64 deadline_ms, i64 now_ms)
 {
     const struct member *m = r->member;
@@ -61,11 +61,11 @@ bool cluster_has_dead(const struct region *r, i64 deadline_ms, i64 now_ms)
     return deadline_ms <= member_clock(m) || (logs_deaths(m) && deadline_ms <= now_ms);
 }
 
-/* A member reclaims by itself what is dead by its region's clock, also while an entry is in flight: a busy
- * leader always has one. The transaction that holds the entry's effects then holds the deletions, too. If it
- * is rolled back, so are they.
+/* A member reclaims keys that are dead by its region's clock, also while an entry is in flight, because a
+ * busy leader always has one. The deletions are then in the same transaction as the entry's effects, and are
+ * rolled back with it.
  *
- * Deaths that are logged are reclaimed by the leader's evaluation of a tick, by one of its own, or by itself.
+ * If expiry is logged, the leader reclaims as a part of a tick's evaluation, or in an evaluation of its own.
  * Events wait for the entry. */
 void cluster_begin_reclaim(struct region *r)
 {

@@ -1,11 +1,12 @@
-/* A snapshot takes the place of a region's data, on a node that has other regions beside it.
+/* Replaces a region's data by a snapshot, on a node that has other regions, too.
  *
- * The file is complete and synced when this begins. A row says that it is being installed and with which
- * state; then the old data goes, the file is loaded in slices while other regions are served, and the last
- * transaction stores the state and drops the row. A node that ends meanwhile finds the row, and installs the
- * file from the beginning before it starts the region's group. The region serves no client until then.
+ * The file is complete and synced when this begins. A row records that it is being installed, and its state.
+ * Then the old data is deleted, the file is loaded in slices while other regions are served, and the last
+ * transaction stores the state and deletes the row. If the node stops meanwhile, it finds the row at the next
+ * start, and installs the file from the beginning before it starts the region's group. The region serves no
+ * clients until then.
  *
- * (A node whose only region has all slots loads the file beside its data: loading_sync.) */
+ * (A node whose only region has all slots loads the file beside its data instead: loading_sync.) */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -96,8 +97,8 @@ static void install_open(struct cluster_install *i)
 
 /* -- the data ---------------------------------------------------------------------------------- */
 
-/* Splits and merges that this member has not seen gave the region other slots. Regions that were merged into
- * it make room: the row is durable, so nobody needs them to get there by the log. */
+/* Splits and merges that this member has not seen gave the region other slots. Members of regions that were
+ * merged into it are destroyed first: since the row is durable, they are not needed to apply the merges. */
 static void install_move(struct cluster_install *i)
 {
     struct member *m = i->member;

@@ -1,4 +1,4 @@
-/* Who belongs to the cluster: making one, joining one, leaving it. */
+/* The nodes of the cluster: creating a cluster, joining one, leaving it. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -71,7 +71,7 @@ static bool make_first_region(struct cluster *c)
     return true;
 }
 
-/* What a node that joins would bring along can't be kept. */
+/* A node that joins must not have data, because it can't be kept. */
 static bool has_no_data(const struct cluster *c)
 {
     struct buf why = {0};
@@ -218,7 +218,7 @@ static void answer_later(struct cluster *c, struct buf *answer)
     else buf_append_str(answer, "later");
 }
 
-/* First everybody has to know where it is reached, then it becomes a learner. */
+/* First all nodes must know its address, then it becomes a learner. */
 static void admit_node(struct cluster *c, bytes line, struct buf *answer)
 {
     const struct cluster_node *known = line.n > BUS_NODE_ID ? cluster_find(c, line.p, BUS_NODE_ID) : NULL;
@@ -307,7 +307,7 @@ static u32 meta_voters_wanted(const struct cluster *c)
     return MAX(MIN(stay, wanted), 1u);
 }
 
-/* A member of region 0 that is (not) a voter on a node that is (not) to be one. */
+/* A member of region 0 that is (not) a voter, on a node that should (not) have one. */
 static u64 meta_find(const struct cluster *c, bool voter, bool fit)
 {
     const struct raft_conf *conf = &cluster_meta(c)->at.conf;
@@ -427,8 +427,8 @@ const char *cluster_meet(struct cluster *c, const char *host, int bus_port)
 
 /* -- forgetting -------------------------------------------------------------------------------- */
 
-/* CLUSTER FORGET may be sent to every node, as redis-cli --cluster del-node does: any of them has the
- * leader of region 0 remove the node, and says OK also if that is under way or done. */
+/* CLUSTER FORGET may be sent to any node, as redis-cli --cluster del-node does. It forwards the request to
+ * the leader of region 0, and replies OK also if the removal is in progress or done. */
 
 static void note_forgotten(struct cluster *c, const struct cluster_node *n)
 {

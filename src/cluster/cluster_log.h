@@ -7,8 +7,8 @@
  *     ...
  *     group_close(member->group); cluster_log_close(l); cluster_logs_close(logs);
  *
- * One thread writes for all regions. The loop puts what they write into a batch; the thread takes the batch,
- * writes and syncs it, and meanwhile the loop fills the next one:
+ * One thread writes for all regions. The loop collects their writes in a batch; the thread takes the batch,
+ * writes and syncs it, while the loop fills the next one:
  *
  *     loop     write(1) write(2)   write(3) … write(9)              durable(2)      durable(9)
  *                  \_____________       \___________________         /               /
@@ -39,8 +39,8 @@ struct cluster_logs;
 
 /* NULL: no thread could be started, or the loop is out of descriptors; logged. `db` outlives it. */
 struct cluster_logs *cluster_logs_open(uv_loop_t *loop, struct rocks *db, const struct log *log);
-/* Writes what is queued and stops the thread; `durable` is not called any more. After the logs of all regions
- * were closed. The memory goes when the loop runs next; the database may be closed at once. NULL is fine. */
+/* Writes what is queued and stops the thread; `durable` is not called any more. Close the logs of all regions
+ * first. The memory is freed when the loop runs next; the database may be closed at once. NULL is fine. */
 void cluster_logs_close(struct cluster_logs *logs);
 
 /* The log of a region, empty if there is none. `durable` gets the number of a write: it and all before
@@ -48,12 +48,12 @@ void cluster_logs_close(struct cluster_logs *logs);
  * NULL: the rows can't be read, or make no sense; logged. */
 struct raft_log *cluster_log_open(struct cluster_logs *logs, u64 region,
                                   void (*durable)(void *arg, u64 number), void *arg);
-/* What was written stays written, and becomes durable in time; `durable` is not called for it. */
+/* Its writes are kept and become durable later; `durable` is not called for them. */
 void cluster_log_close(struct raft_log *log); /* NULL is fine */
-/* The same, and with the next batch all of the region's rows go: its member was removed. */
+/* The same, and the next batch deletes all rows of the region: its member was removed. */
 void cluster_log_destroy(struct raft_log *log);
 
-/* Whether something that was to be synced is not reported as durable yet. */
+/* Whether a write that asked for a sync is not reported as durable yet. */
 bool cluster_log_syncing(const struct raft_log *log);
 
 /* Asks for a sync of everything that engines of the database have committed so far, too (rule 3). It is done

@@ -1,9 +1,9 @@
-/* Which members a node has: made by messages, destroyed when they were removed. What is decided here comes
- * from cluster/region_rules.h, whose rules are referred to by number; the simulator runs the same.
+/* The members of a node: created by messages, destroyed after they were removed. The decisions are made by
+ * cluster/region_rules.h, whose rules are referred to by number and which the simulator runs, too.
  *
- * Durability. What destroys a member is one transaction of its engine: its data, its state and its slots
- * go, its tombstone comes. Its log goes with a later write of the same write-ahead log, so a crash can
- * leave a log without a member, never the other way round. Such a log is deleted at start if it has
+ * Durability. One transaction of the engine destroys a member: it deletes its data, its state and its slots,
+ * and writes its tombstone. A later write of the same write-ahead log deletes its log, so a crash can
+ * leave a log without a member, but not a member without a log. Such a log is deleted at start if it has
  * anything but a vote. */
 #include "base/clock.h"
 #include "cluster/cluster_parts.h"
@@ -98,7 +98,7 @@ void cluster_drop_member(struct member *m)
     mem_free(m);
 }
 
-/* Whoever uses the region is told, before its data goes. */
+/* Ends everything that uses the region, before its data is deleted. */
 static void members_end_use(struct member *m)
 {
     struct server *s = m->server;
@@ -181,7 +181,7 @@ static bool members_is_superseded(const struct cluster *c, const struct member *
     return superseded;
 }
 
-/* Rule 6: also a member that hears from nobody learns from the map that it was removed. */
+/* Rule 6: a member that receives no messages learns from the map that it was removed. */
 static bool members_is_gone(const struct cluster *c, const struct member *m)
 {
     if (m->gone || members_is_superseded(c, m)) return true;
@@ -243,8 +243,8 @@ struct member *cluster_addressee(struct cluster *c, const struct message_head *h
     }
 }
 
-/* Only what would survive a crash is told: if the others forgot that the removal was committed, they would
- * need the vote of the one that was removed. */
+/* Only a durable removal is announced: if the other members forgot in a crash that it was committed, they
+ * would need the vote of the removed member. */
 bool cluster_is_stale(struct member *m, u64 from)
 {
     struct cluster *c = m->cluster;
@@ -259,7 +259,7 @@ bool cluster_is_stale(struct member *m, u64 from)
 
 /* -- splits whose child has no member here ----------------------------------------------------- */
 
-/* Rule 5. The data got a region of its own in the transaction of the split, which is dropped here, or,
+/* Rule 5. The transaction of the split has moved the data to a region of its own, which is dropped here or,
  * after a crash, at start. */
 void cluster_drop_slots(struct cluster *c, const struct rocks_region *of)
 {

@@ -1,17 +1,17 @@
-/* Merging regions (raft/merge.h, cluster/merge_rules.h): CLUSTER MERGE and the scheduler's step, what leaders
- * do as time passes, how a target takes its source over, and what nodes tell each other of merges
+/* Merging regions (raft/merge.h, cluster/merge_rules.h): CLUSTER MERGE and the scheduler's step, the periodic
+ * work of leaders, how a target takes its source over, and how nodes exchange information about merges
  * (cluster/region_rules.h, rules 8 to 10).
  *
- * A merge begins where the target is led. Its leader is told of the wish, and waits for the source's
- * leadership.
+ * A merge begins on the node that leads the target. Its leader gets the request, and waits until the source's
+ * leadership has been transferred to it.
  *
- * A target takes its source over outside of ticks and of the groups' own work, when nobody uses a region:
- * until then its COMMIT waits.
+ * A target takes its source over outside of ticks and of the groups' own work, when no code is using a
+ * region. Its COMMIT waits until then.
  *
- * On the wire:
- *     CLUSTER_MERGE      source · target, each u64: a wish
+ * Messages:
+ *     CLUSTER_MERGE      source · target, each u64: a request to merge
  *     CLUSTER_MERGE_ASK  source · target · its version, each u64: has it been merged, or will it never be?
- *     CLUSTER_MERGED     source · target · its version · whether that merge will never be, each u64; then
+ *     CLUSTER_MERGED     source · target · its version · whether that merge will never happen, each u64; then
  *                        lines of all merges that the sender knows, "region into version" */
 #include <stdio.h>
 
@@ -147,8 +147,8 @@ static struct cluster_node *merge_whom(struct cluster *c)
     return o;
 }
 
-/* Whether nobody here knows what became of a member's region: the map does not have it any more, or it is a
- * source whose target has left this node. Those that never look for a leader would wait for ever. */
+/* Whether this node has to ask others about a member's region: it is no longer in the map, or it is a
+ * source whose target has left this node. Otherwise a member that never campaigns would wait for ever. */
 static bool merge_wonders(const struct member *m)
 {
     const struct cluster *c = m->cluster;
@@ -182,7 +182,7 @@ bool cluster_source_ready(struct member *m, const struct raft_merge_commit *comm
     return prepared && m->may_merge;
 }
 
-/* Who uses one of the two regions otherwise than by requests. Transactions with watched keys run again. */
+/* Ends other uses of the two regions than requests. Transactions with watched keys fail, and are retried. */
 static void merge_end_use(struct member *m, struct member *s)
 {
     struct server *server = m->server;
@@ -196,7 +196,7 @@ static void merge_end_use(struct member *m, struct member *s)
     watch_distrust(&m->region->watches, 0);
 }
 
-/* One transaction: the target's state and slots, and the tombstone. The source's engine is gone then. */
+/* One transaction: the target's state and slots, and the tombstone. It also ends the source's engine. */
 static void merge_engines(struct member *m, struct member *s, const struct raft_applied *at)
 {
     struct cluster *c = m->cluster;
@@ -397,7 +397,7 @@ static const char *merge_wish(struct member *s, struct member *t)
     return NULL;
 }
 
-/* The neighbour that a region is merged into: of those on the same nodes the one below, or else above. */
+/* The neighbour that a region is merged into: one on the same nodes, preferably the one below. */
 static struct member *merge_neighbour(const struct cluster *c, const struct member *m)
 {
     struct raft_slots own = m->at.slots;

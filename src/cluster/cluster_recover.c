@@ -1,12 +1,12 @@
-/* cluster-recover: the majority of a cluster is lost for good, and a node that is left becomes the only
- * voter, with what it has. What was acknowledged and is only on the lost disks is lost with them.
+/* cluster-recover: when the majority of a cluster is lost for good, a remaining node becomes the only voter,
+ * with the data it has. Acknowledged writes that are only on the lost disks are lost.
  *
- * The node becomes the only voter of a cluster with another number: nodes of the old one, should they come
- * back, can't talk to it. The directive names the number that is given up, so that it does nothing when it is
- * given again.
+ * The node becomes the only voter of a cluster with a new number, so that nodes of the old cluster can't talk
+ * to it if they return. The directive contains the old number, so that it has no effect when it is given
+ * again.
  *
- * All of the log counts, committed or not: the others can't be asked how far it was acknowledged. But entries
- * of it that are not applied yet may say who else belongs to the group. They become empty ones. */
+ * The whole log counts, committed or not, because the other nodes can't be asked how far it was acknowledged.
+ * Unapplied entries that change the members are replaced by empty ones. */
 #include <stdio.h>
 
 #include "cluster/cluster_parts.h"

@@ -160,9 +160,9 @@ bool cluster_open_regions(struct cluster *c)
 
 /* -- splitting --------------------------------------------------------------------------------- */
 
-/* A number that no other region ever has: the slots of two regions that begin at the same slot were never
- * split off at the same version, because versions of what has a slot only grow. Regions that a new cluster
- * is made with have small numbers, those that are split off have larger ones. */
+/* A number that no other region ever has. It contains the child's first slot and its version: two regions
+ * that begin at the same slot never have the same version, because the version of the region that has a slot
+ * only grows. The initial regions of a cluster have smaller numbers. */
 static u64 regions_child_number(const struct member *m, u32 slot)
 {
     return (u64)(m->at.epoch.version + 1) << 14 | slot;

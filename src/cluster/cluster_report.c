@@ -1,8 +1,8 @@
-/* How the map of the cluster (cluster_map.h) comes about. Leaders of regions report to the leader of region
- * 0: what changed at once, all they lead every few seconds, and each second at least that their node lives.
- * What is news to the map becomes an entry of region 0's log, which brings it to every node.
+/* Maintains the map of the cluster (cluster_map.h). Leaders of regions report to the leader of region 0:
+ * changes at once, all regions they lead every few seconds, and at least every second that their node is
+ * alive. Reports that change the map become entries of region 0's log, which distributes them to all nodes.
  *
- * Only what is durable here is reported (rule 2 of cluster_map.h). */
+ * Only durable states are reported (rule 2 of cluster_map.h). */
 #include "base/clock.h"
 #include "cluster/cluster_parts.h"
 

@@ -1,7 +1,6 @@
-/* Which nodes have which regions. On the leader of region 0 the map of the cluster and the nodes' reports
- * make the table of cluster/schedule.h, about twice a second; what that decides is sent to the regions'
- * leaders. A leader does only what fits the epoch that the step was made for: what it refuses is decided
- * again.
+/* Runs the scheduler. About twice a second the leader of region 0 fills the table of cluster/schedule.h from
+ * the map of the cluster and the nodes' reports, and sends the steps to the regions' leaders. A leader
+ * carries a step out only in the epoch that it was decided for; a refused step is decided again.
  *
  * A step on the wire: region · version · conf_ver · kind · node · peer · gone, each u64. The node of a merge
  * is the region that it is merged into. */
@@ -54,7 +53,7 @@ static struct schedule_node *schedule_nodes(const struct cluster *c, size_t *cou
     return v;
 }
 
-/* Whether what is known of a region is not of before its last split or merge. */
+/* Whether the region's last split or merge is long enough ago for its size and load to be known. */
 static bool schedule_settled(struct map_region *row, i64 now_ms)
 {
     if (row->looked_version != row->at.epoch.version) row->looked_ms = now_ms;
@@ -183,7 +182,7 @@ void cluster_take_step(struct cluster *c, bytes body)
 
 /* -- now and then ------------------------------------------------------------------------------ */
 
-/* Nobody has reported to a new leader yet: that does not make them dead. */
+/* No node has reported to a new leader yet: all count as having just reported. */
 static void schedule_begin(struct cluster *c, i64 now_ms)
 {
     for (struct cluster_node *n = c->nodes; n; n = n->next) n->reported_ms = now_ms;

@@ -1,8 +1,8 @@
 /* A tick in cluster mode: which requests run here, which wait, and what their replies wait for.
  *
- * A region's part of a tick begins with the first request for it (enter), and ends with the tick: what a tick
- * costs depends on the regions it touches. A request for all data of the node begins all of them; its reply
- * waits for what each of them waits for (struct member_joint). */
+ * A region's part of a tick begins with the first request for it, and ends with the tick, so the cost of a
+ * tick depends only on the regions it uses. A request for all data of the node begins all of them; its reply
+ * waits for all their fences (struct member_joint). */
 #include <stdio.h>
 
 #include "cluster/cluster_parts.h"
@@ -16,7 +16,7 @@ static bool is_populate(const struct command *cmd, const bytes *argv)
     return cmd->run == cmd_debug && bytes_is(argv[1], "populate");
 }
 
-/* Every member of a slot takes its subscribers and messages, also without a leader: they are no data. */
+/* Every member of a slot accepts its subscribers and messages, also without a leader: they are not data. */
 static bool is_shard_pubsub(const struct command *cmd)
 {
     return cmd->run == cmd_ssubscribe || cmd->run == cmd_sunsubscribe || cmd->run == cmd_spublish;
@@ -40,7 +40,7 @@ static const struct command *command_of(const struct server *s, const struct net
     return cmd && command_takes(cmd, (int)q->argc) ? cmd : NULL;
 }
 
-/* Functions are everywhere: what changes them is an entry of region 0's log. */
+/* All nodes have all functions: changing them is an entry of region 0's log. */
 static bool is_for_home(const struct command *cmd, const struct session *s)
 {
     if (UNLIKELY(cmd->run == cmd_exec)) return multi_open(s) && s->tx->for_home;
@@ -59,8 +59,8 @@ static bool is_for_both(const struct request *q, const struct command *cmd)
 
 void cluster_flies(struct cluster *c, bool on) { c->flying += on ? 1u : -1u; }
 
-/* A request for all regions has to see none of them in flight. New evaluations wait for that, else it might
- * never be. */
+/* A request for all regions needs a moment at which none has an entry in flight. New evaluations wait for it,
+ * because otherwise there might never be such a moment. */
 void cluster_begin_tick(struct server *s, i64 wall_ms UNUSED)
 {
     struct cluster *c = s->cluster;
@@ -100,8 +100,8 @@ static void end_ticks(struct cluster *c)
 
 /* -- requests for all regions ------------------------------------------------------------------ */
 
-/* Commands that are about all data of the node: they run over all regions that it leads. In MULTI and scripts
- * they are about the region those run in. */
+/* Commands for all data of the node cover all regions that it leads. In MULTI and scripts they cover the
+ * region in which these run. */
 static bool is_for_all(const struct command *cmd, const struct session *s, const bytes *argv)
 {
     if (!cmd || s->tx) return false;
@@ -169,7 +169,7 @@ static struct region *enter_all(struct cluster *c)
 
 /* -- one request ------------------------------------------------------------------------------- */
 
-/* A request of a turn within the turn must not wait for what this tick does. */
+/* A request of a nested turn must not wait for this tick's outcome. */
 struct region *cluster_enforce(struct server *s, const struct net_request *q, struct request *to)
 {
     struct cluster *c = s->cluster;
@@ -225,7 +225,7 @@ u64 cluster_next_index(struct server *s, struct region *r)
     return m->next_index = st.core.last_index + 1;
 }
 
-/* What a region had that was merged into another is in the logs of all members. */
+/* The data of a merged region is in the logs of all members. */
 static u64 merged_into(const struct cluster *c, u64 region, u64 *index)
 {
     struct regions_here here = {NULL, 0, c->tombstones, c->tombstones_n};
@@ -350,8 +350,8 @@ static const char *send_elsewhere(struct member *m, i32 slot)
     return c->moved;
 }
 
-/* The follower read that the session waits for. A split or a merge may have given the slot to another region,
- * of which it means nothing. */
+/* The follower read that the session waits for. It is invalid if a split or a merge has given the slot to
+ * another region since. */
 static u64 *read_wanted(struct session *s, const struct member *m)
 {
     if (s->read_region != m->number) s->read_wanted = 0;

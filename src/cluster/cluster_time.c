@@ -1,8 +1,8 @@
-/* What a node does as time passes: Raft's ticks, the steps of leaders, and what precedes the loop's sleep.
+/* The periodic work of a node: Raft's ticks, the work of leaders, and what is done before the loop sleeps.
  *
- * The timer, ten times an election timeout, visits the regions whose groups are awake (rules 18 to 20 of
- * raft/group.h). Everything else costs by what happened, too: regions whose groups had something to do are in
- * a list (cluster_stir), and led regions are in a heap by their nearest deadlines. */
+ * The timer, ten times per election timeout, visits only regions whose groups are awake (rules 18 to 20 of
+ * raft/group.h). Before the loop sleeps, only regions whose groups had something to do are visited, which are
+ * in a list (cluster_stir). Led regions are in a heap by their nearest deadline. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -65,8 +65,8 @@ static void hand_on(struct member *m)
     if (to) group_transfer(m->group, to);
 }
 
-/* A leader whose disk is full hands leadership on: others may have room. If it comes back, all are full, so
- * this is not done often. */
+/* A leader whose disk is full transfers its leadership, since other nodes may have space. This is not
+ * repeated often: if the leadership returns, all disks are full. */
 static void leave_full_disk(struct cluster *c)
 {
     i64 now_ms = (i64)uv_now(&c->server->loop);
@@ -93,7 +93,7 @@ static i64 tick_interval(const struct cluster *c)
 /* Nodes join and become voters by steps of the timer: they need not wait for patient elections. */
 static u64 timer_interval(const struct cluster *c) { return (u64)MIN(tick_interval(c), TIMER_MS_MAX); }
 
-/* A member that was away for a short while finds in the log what it missed. */
+/* Compaction keeps some entries, so that a member that was away for a short time needs no snapshot. */
 static void time_compact(struct member *m)
 {
     u64 kept = (u64)m->server->config.cluster_log_keep_entries;
@@ -167,8 +167,8 @@ static u64 time_news(const struct cluster *c)
     return (u64)expiry_stream_on(&r->expiry_stream) << 1 | (c->diverged != 0);
 }
 
-/* Now and then one that sleeps is woken: what is checked now and then is, and a member that should not sleep
- * finds out. */
+/* Periodically wakes a sleeping group, so that its periodic checks run, and a member that should not be
+ * asleep finds that out. */
 static void time_sweep(struct cluster *c)
 {
     u64 news = time_news(c);
@@ -181,7 +181,8 @@ static void time_sweep(struct cluster *c)
 
 /* -- what was committed ------------------------------------------------------------------------ */
 
-/* Groups that have proposed nothing since they committed. Those under load tell others as they propose. */
+/* Groups that have proposed nothing since they committed. Under load a commit is announced with the next
+ * proposal. */
 static void time_on_tell(uv_timer_t *t)
 {
     struct cluster *c = t->data;
@@ -233,8 +234,8 @@ static void time_step(struct member *m, i64 ticks)
     time_rest(m);
 }
 
-/* In this order parents come before their children, whose snapshots are refused by a node on which the parent
- * has yet to split. */
+/* In this order parents come before their children: a node refuses a child's snapshot until its parent has
+ * been split there. */
 static void time_steps(struct cluster *c, i64 ticks)
 {
     for (u32 i = 0; i < c->members_n; i++)
@@ -265,7 +266,7 @@ static void time_on_timer(uv_timer_t *t)
 
 /* -- before the loop sleeps -------------------------------------------------------------------- */
 
-/* Shutting down goes on, as soon as other nodes lead. If that fails, this one goes on to serve. */
+/* Continues to shut down when other nodes lead. If that fails, this node continues to serve. */
 static void leave_step(struct cluster *c)
 {
     if (!c->leave_until_ms || server_shutdown(c->server, c->leave_how)) return;
@@ -291,7 +292,7 @@ void cluster_note_due(struct member *m, bool leads)
     if (m->is_due) heap_add(dues, &m->due);
 }
 
-/* The members whose nearest deadline has come, as a list. */
+/* The members whose nearest deadline has passed, as a list. */
 static struct member *take_due(struct cluster *c, i64 wall_ms)
 {
     struct member *list = NULL;
@@ -356,7 +357,7 @@ bool cluster_resumes(const struct cluster *c)
     return c->moved_on && net_held_requests(&c->server->net, HOLD_RAFT);
 }
 
-/* Before the loop sleeps: entries that came are stored, and requests that waited for them run. */
+/* Before the loop sleeps: stores the entries that have arrived, and runs requests that waited for them. */
 static void time_on_prepare(uv_prepare_t *h)
 {
     struct cluster *c = h->data;

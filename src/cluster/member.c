@@ -249,7 +249,7 @@ static void change_members(struct member *m, const struct raft_conf *to)
     if (cluster_is_meta(m)) cluster_members_changed(m->cluster, &before);
 }
 
-/* An entry of another evaluation than the open one comes while that is in flight only if it has no data. */
+/* While an evaluation is in flight, other entries are applied only if they contain no data. */
 static void machine_apply(struct raft_machine *base, const struct raft_applied *at,
                           const struct raft_command *command)
 {
@@ -476,7 +476,7 @@ void member_enforce(struct member *m, bool touches_data)
     fence_enforce(n, m->replies.fence);
 }
 
-/* Nothing was changed that others have to know: what was reclaimed on the way is dead by the clock. */
+/* Nothing was changed that other members must know: what it reclaimed is dead by the region's clock. */
 static void end_transaction(struct member *m)
 {
     struct region *r = m->region;

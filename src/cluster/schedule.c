@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "cluster/peer_id.h"
 
-/* What is known about a node, beside its row in the table. */
+/* What is computed about a node, beside its row in the table. */
 struct tally {
     bool dead, usable; /* usable: for new members */
     u32 members;       /* when all moves that are under way are done */
@@ -76,7 +76,7 @@ static struct schedule_step *plan_step(struct plan *p, size_t region, enum sched
 
 /* ---- What is there. */
 
-/* Whether a member is not on a node of the region that its own is to be merged into. */
+/* Whether a member is on a node without a member of the region into which its own will be merged. */
 static bool plan_astray(const struct plan *p, const struct schedule_region *r, u64 peer)
 {
     size_t into = p->into[r - p->t->regions];
@@ -85,8 +85,8 @@ static bool plan_astray(const struct plan *p, const struct schedule_region *r, u
     return !plan_has_node(o->voters, o->voters_n, node_of(peer));
 }
 
-/* Who is to go first: a member of a dead node, of one that is being removed, one that is in the way of a
- * merge, one of the node that has most; among equals not the leader. */
+/* Which member to remove first: one on a dead node, on one that is being removed, one that prevents a merge,
+ * one on the node with most members; among equals not the leader. */
 static u64 plan_victim(const struct plan *p, const struct schedule_region *r)
 {
     u64 worst = 0, worst_rank = 0;
@@ -184,7 +184,8 @@ static u32 plan_pairs_max(const struct schedule_table *t)
     return t->merge_bytes ? MIN(spare, t->merges_max - MIN(t->merges_max, merging)) : 0;
 }
 
-/* First those on the same nodes. The one with less goes to the other: its members may have to move. */
+/* First pairs on the same nodes. The smaller region is merged into the other; its members may have to
+ * move. */
 static void plan_pairs(struct plan *p)
 {
     const struct schedule_table *t = p->t;
@@ -209,7 +210,7 @@ static void plan_pairs(struct plan *p)
 
 /* ---- Members. */
 
-/* The node for a new member: that with the fewest. NULL: none may take it. */
+/* The node for a new member: the one with the fewest. NULL: none may get it. */
 static const struct schedule_node *plan_target(const struct plan *p, const struct schedule_region *r)
 {
     size_t best = p->t->nodes_n;
@@ -241,7 +242,7 @@ static bool plan_must_go(const struct plan *p, u64 peer)
     return plan_tally(p, peer)->dead || plan_draining(p, peer);
 }
 
-/* A voter to hand leadership to: of those that stay, that whose node leads least. 0: none. */
+/* A voter to transfer leadership to: of those that stay, the one whose node leads the fewest. 0: none. */
 static u64 plan_heir(const struct plan *p, const struct schedule_region *r)
 {
     u64 best = 0;
@@ -253,7 +254,7 @@ static u64 plan_heir(const struct plan *p, const struct schedule_region *r)
     return best;
 }
 
-/* A leader does not remove itself. True: it hands on first, or nobody can take it. */
+/* A leader does not remove itself. True: it transfers its leadership first, or there is no successor. */
 static bool plan_hand_on(struct plan *p, size_t i, u64 gone)
 {
     const struct schedule_region *r = &p->t->regions[i];
@@ -265,7 +266,7 @@ static bool plan_hand_on(struct plan *p, size_t i, u64 gone)
     return true;
 }
 
-/* A region with a learner: it takes somebody's place, or goes if it is of no use any more. */
+/* A region with a learner: the learner replaces a member, or is removed if it is not needed any more. */
 static void plan_learner(struct plan *p, size_t i)
 {
     const struct schedule_region *r = &p->t->regions[i];
@@ -414,7 +415,7 @@ static void plan_leaders(struct plan *p)
 
 /* ---- Merging (rule 6). */
 
-/* A member for the other region's node, in place of one that is elsewhere. */
+/* Adds a member on a node of the other region, to replace one that is on another node. */
 static void plan_approach(struct plan *p, size_t i, const struct schedule_region *into)
 {
     const struct schedule_region *r = &p->t->regions[i];

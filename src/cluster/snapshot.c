@@ -14,7 +14,7 @@
 #define QUEUE_BYTES (512u << 10) /* that may wait in the connection: what a snapshot takes of memory */
 #define REPORT_MS 10000
 
-/* What goes out. */
+/* A snapshot that is being sent. */
 struct snapshot_out {
     struct member *member;
     u64 to;
@@ -28,7 +28,7 @@ struct snapshot_out {
     bool ok;
 };
 
-/* What comes in: receiving → storing → (told to Raft) → loading. */
+/* A snapshot that is being received: receiving → storing → (offered to Raft) → loading. */
 struct snapshot_in {
     struct cluster *cluster;
     struct member *member; /* NULL: its first frame has not come */
@@ -177,7 +177,7 @@ static struct saver *read_data(struct member *m, struct rdb_sink *sink)
     return saver_begin(&m->region->ks, &o, sink);
 }
 
-/* Raft sends a member nothing until it has heard of the outcome, so none may be forgotten. */
+/* Raft sends nothing to a member until the outcome of its snapshot is reported, so no outcome may be lost. */
 static void remember_unsent(struct member *m, u64 to)
 {
     for (u32 i = 0; i < m->unsent_n; i++)
@@ -256,8 +256,8 @@ static void in_give_up(struct cluster *c)
     else in_free(c);
 }
 
-/* Whether the slots are free here, but for what the region itself has. What is in the way splits or goes, and
- * then the snapshot comes again. */
+/* Whether no other region here has these slots. Otherwise that region has yet to be split or removed, and the
+ * snapshot is sent again later. */
 static bool in_fits(const struct snapshot_in *in)
 {
     const struct cluster *c = in->cluster;
