@@ -4,10 +4,10 @@
  * a heartbeat:
  *
  *   messages  A node keeps one connection to each peer it sends to. bus_send queues a frame; the frames of
- *             one turn of the loop leave in one write. Nothing waits: a frame for a peer that cannot be
- *             reached, or whose queue is full, is dropped, and bus_send says so. The protocol above repeats
- *             what matters.
- *   calls     One frame there and one back, on a connection of bus_dial.
+ *             one turn of the loop are sent in one write. Nothing blocks: a frame for a peer that can't be
+ *             reached, or whose queue is full, is dropped, and bus_send returns false. The protocol above
+ *             repeats what matters.
+ *   calls     One frame and one reply, on a connection of bus_dial.
  *   bulk      A stream of frames, on a connection of bus_dial. The sender keeps the queue short by sending
  *             when on_drained is called, the receiver by bus_conn_pause.
  *
@@ -15,8 +15,8 @@
  *
  *     u32 crc32c of what follows · u32 length of the body · u8 type · 3 zero bytes · body
  *
- * A frame that is longer than `frame_max` or whose checksum is wrong ends its connection: after that nothing
- * on it can be trusted. The greeting before the first frame is in bus_hello.h.
+ * A frame that is longer than `frame_max`, or whose checksum is wrong, closes its connection, because nothing
+ * after it can be trusted. The handshake before the first frame is in bus_hello.h.
  *
  * Lifetimes. A bus_conn is freed after its on_closed has returned. Any callback may close any connection and
  * any peer. The body that on_frame gets is valid during the call. */
@@ -33,7 +33,7 @@ struct bus;
 struct bus_conn;
 struct bus_peer;
 
-/* What the user of a connection wants to hear. Each may be NULL but on_frame. */
+/* Callbacks of a connection's user. All but on_frame may be NULL. */
 struct bus_conn_ops {
     void (*on_open)(struct bus_conn *); /* both sides have proved themselves; frames may be sent before */
     void (*on_frame)(struct bus_conn *, u8 type, bytes body);
@@ -52,8 +52,8 @@ struct bus_options {
     u32 frame_max;           /* bytes of a frame's body */
     i64 greet_timeout_ms;    /* for connecting and greeting */
     void *owner;
-    /* Another node, which has proved that it knows the secret, connects: the operations and the `user` of
-     * its connection. NULL: it is refused, `why` (a static string) goes to the log. */
+    /* Another node, which has proved that it knows the secret, has connected. Returns the operations and the
+     * `user` of its connection. NULL: it is refused, and `why` (a static string) is logged. */
     const struct bus_conn_ops *(*on_accept)(void *owner, const struct bus_hello *h, void **user,
                                             const char **why);
     /* The connection to a peer has become usable, or no longer is. */
@@ -74,7 +74,8 @@ void bus_free(struct bus *b);
 /* 0, or a negative libuv error. May be called for several addresses. */
 NODISCARD int bus_listen(struct bus *b, const char *address, int port);
 void bus_set_cluster(struct bus *b, u64 cluster);
-/* Sends what is queued now. A tick that runs just before the loop sleeps is later than the bus. */
+/* Sends what is queued now: for a tick just before the loop sleeps, when the bus has already sent its
+ * queues. */
 void bus_flush(struct bus *b);
 const struct bus_stats *bus_stats(const struct bus *b);
 
@@ -102,7 +103,7 @@ void bus_each_link(const struct bus *b, void (*fn)(void *arg, const struct bus_l
 
 /* -- connections -------------------------------------------------------------------------------- */
 
-/* Connects for a call or a bulk transfer. `to`: the node that is expected there, or "". */
+/* Connects for a call or a bulk transfer. `to`: the expected node, or "". */
 struct bus_conn *bus_dial(struct bus *b, const char *host, int port, enum bus_purpose purpose,
                           const char *to, const struct bus_conn_ops *ops, void *user);
 

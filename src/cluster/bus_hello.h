@@ -47,8 +47,8 @@ void bus_hello_write(struct buf *out, const struct bus_hello *h, const struct bu
 void bus_welcome_write(struct buf *out, const char *node, u64 cluster, const struct bus_nonces *n,
                        bytes secret);
 
-/* Each takes a message of exactly its size. ERR_SYNTAX: it is none. ERR_TYPE: the mac is wrong, so the other
- * side has another secret, and nothing it said is to be believed. */
+/* Each takes a message of exactly its size. ERR_SYNTAX: it is not one. ERR_TYPE: the mac is wrong: the other
+ * side has another secret, and nothing in its message can be trusted. */
 NODISCARD err bus_challenge_read(bytes in, struct bus_nonces *n);
 NODISCARD err bus_hello_read(bytes in, struct bus_hello *h, struct bus_nonces *n, bytes secret);
 NODISCARD err bus_welcome_read(bytes in, char node[BUS_NODE_ID + 1], u64 *cluster,

@@ -1,11 +1,11 @@
-/* Cluster mode: this node's part of a cluster. The slots are in regions, each replicated by Raft on some of
- * the nodes that have joined.
+/* Cluster mode: one node of a cluster. The slots are divided into regions, each replicated by Raft on some of
+ * the nodes.
  *
- * A node has an id of its own, made when it is first started, and knows the others by theirs. The first node
- * (cluster-init) makes the cluster; further ones ask any node they can reach to be taken in (cluster-join).
- * Who belongs to it, where they are reached and which regions there are, are entries of the log of region 0,
- * of which every node has a member. It has no slots, and keeps the functions. Its leader decides which nodes
- * have members of the other regions (cluster_schedule.c), their leaders carry it out.
+ * A node has a random id, created at its first start. The first node (cluster-init) creates the cluster;
+ * further nodes ask any node they can reach to let them join (cluster-join). The nodes, their addresses and
+ * the regions are entries of the log of region 0, of which every node has a member. Region 0 has no slots,
+ * and stores functions. Its leader decides which nodes have members of the other regions
+ * (cluster_schedule.c), and the leaders of these regions carry it out.
  *
  *     server_tick   cluster_begin_tick, requests (cluster_enforce, cluster_elsewhere, cluster_holds),
  *                   cluster_commit
@@ -56,18 +56,18 @@ struct cluster_node {
     i64 reported_ms;       /* when its last report came, by the loop's time; on region 0's leader */
     struct beat beat;
     u32 leads;             /* how many regions, as CLUSTER has counted last */
-    bool unreachable;      /* the last frame could not be sent, and the group does not know yet */
+    bool unreachable;      /* the last frame could not be sent, which has not been reported to the group yet */
 };
 
 struct cluster; /* cluster_parts.h */
 
 /* -- life: called by the server ---------------------------------------------------------------- */
 
-/* The engine is open and the server is about to serve. False: the log says why it can't. */
+/* Call it when the engine is open, before clients are served. False: the log says why it can't start. */
 NODISCARD bool cluster_start(struct server *s);
 void cluster_stop(struct server *s);
-/* Shutting down: a leader hands its leadership on first. True: that is under way, and server_shutdown will be
- * called again. */
+/* Shutting down: a leader transfers its leadership first. True: that is in progress, and server_shutdown will
+ * be called again. */
 bool cluster_leaves(struct server *s, u32 how);
 
 /* -- WAIT: called in cluster mode -------------------------------------------------------------- */
@@ -80,16 +80,16 @@ bool cluster_synced(const struct server *s, u64 region, u64 index); /* whether t
 
 void cluster_info(struct server *s, struct buf *b); /* INFO's section; also without a cluster */
 
-/* What BGSAVE saves: the data of all regions that this node leads, or, if it leads none, of all that it has.
- * Returns how many; the array is to be freed. */
+/* The data that BGSAVE saves: that of all regions this node leads or, if it leads none, of all regions it
+ * has. Returns their number; the caller frees the array. */
 u32 cluster_saved(struct server *s, struct keyspace ***all);
-/* A field of RDB files: the slots that this node leads, whose keys such a file has: "0-100,200-300". None: it
- * is no backup. */
+/* An AUX field of RDB files: the slots that this node leads and whose keys are in the file: "0-100,200-300".
+ * A file without it is not a backup. */
 #define CLUSTER_SLOTS_AUX "mayfly-cluster-slots"
 struct rdb_out;
 void cluster_save_aux(struct server *s, struct rdb_out *out);
 
-bool cluster_diverge(struct server *s, bytes key); /* for tests: a follower drops a key, unlike the others */
+bool cluster_diverge(struct server *s, bytes key); /* for tests: drops a key on this member only */
 
 /* For Prometheus: see observe/metrics_text.c. False: not in cluster mode. */
 struct cluster_figures {
@@ -118,13 +118,14 @@ void cluster_ran(struct region *r);
 bool cluster_serve(struct server *s, struct region *r); /* whether its blocked clients can be served now */
 bool cluster_commit(struct server *s, enum commit_kind kind); /* in place of what a lone server does */
 u32 cluster_holds(struct server *s, const struct request *q, const struct command *cmd); /* HOLD_*, or 0 */
-/* A slice of the expire cycle: whether one may run now; and its beginning, before COMMIT_EXPIRY. */
+/* Whether a slice of the expire cycle may run now. cluster_begin_reclaim begins it; COMMIT_EXPIRY ends it. */
 bool cluster_may_reclaim(const struct server *s, const struct region *r);
-/* Whether a slice would find something, if the nearest deadline is this. */
+/* Whether a slice would find dead keys, if this is the nearest deadline. */
 bool cluster_has_dead(const struct region *r, i64 deadline_ms, i64 now_ms);
-/* When to look at a key with this deadline; INT64_MAX: when the clock has moved, which wakes the loop. */
+/* When to visit a key with this deadline; INT64_MAX: when the region's clock has advanced, which wakes the
+ * loop. */
 i64 cluster_next_visit(const struct region *r, i64 deadline_ms, i64 now_ms);
-/* Whether something was changed that nobody will commit: neither an entry in flight nor a tick. */
+/* Whether there are changes that neither an entry in flight nor a tick will commit. */
 bool cluster_unsettled(const struct region *r);
 void cluster_begin_reclaim(struct region *r);
 
@@ -143,35 +144,35 @@ struct bus *cluster_bus(struct cluster *c);
 u64 cluster_number(const struct cluster *c);
 
 void cluster_send(struct member *m, u64 to, bytes message);
-void cluster_flies(struct cluster *c, bool on); /* an entry of a region is in flight, or no longer */
-void cluster_moved_on(struct cluster *c); /* requests that wait may be able to run now */
-/* Whether requests that waited are about to run: those that come now run with them, not before them. */
+void cluster_flies(struct cluster *c, bool on); /* an entry of a region is in flight, or no longer is */
+void cluster_moved_on(struct cluster *c); /* waiting requests may be able to run now */
+/* Whether requests that waited are about to run: new requests run with them, not before them. */
 bool cluster_resumes(const struct cluster *c);
-/* An entry was committed, so long after it was proposed, and so many requests are answered. */
+/* An entry was committed, took_us after it was proposed, and `answered` requests get replies. */
 void cluster_committed(struct cluster *c, u32 answered, u64 took_us);
-bool cluster_gathers(struct cluster *c); /* whether requests wait for others to join them: cluster/batch.h */
+bool cluster_gathers(struct cluster *c); /* whether requests wait for more of them: cluster/batch.h */
 _Noreturn void cluster_die(struct cluster *c, const char *why);
 
 /* A node's line: "ID HOST PORT BUS_PORT". Unknown nodes are added, known ones get the address. */
 bool cluster_learn_node(struct cluster *c, bytes line);
 void cluster_print_node(const struct cluster_node *n, struct buf *out);
-/* Puts the nodes into the engine's open transaction, if they have changed since. */
+/* Writes the nodes into the engine's open transaction, if they have changed. */
 void cluster_write_nodes(struct cluster *c, struct engine *e);
 
-/* An entry of CLUSTER CHECK is applied: this member's digest is computed. */
+/* An entry of CLUSTER CHECK is applied: starts computing this member's digest. */
 void check_begin(struct member *m, u64 index);
 
-/* Nodes that were in the group before and are no longer are forgotten. */
+/* Forgets nodes that were in the group before and no longer are. */
 void cluster_members_changed(struct cluster *c, const struct raft_conf *before);
 
 /* CLUSTER FORGET. Returns an error text, or NULL. */
 const char *cluster_forget(struct cluster *c, const char *id, size_t n);
-/* CLUSTER FAILOVER; forced: an election, without a word to the leader. */
+/* CLUSTER FAILOVER; forced: by an election, without asking the leader. */
 const char *cluster_take_over(struct cluster *c, bool forced);
 /* CLUSTER MEET: joins the cluster of the node there, or, in a cluster, invites that node. */
 const char *cluster_meet(struct cluster *c, const char *host, int bus_port);
 
-/* Sends a message of pub/sub to all other nodes; and gives one of theirs to our clients. */
+/* cluster_publish sends a pub/sub message to all other nodes; cluster_deliver passes one to our clients. */
 void cluster_publish(struct server *s, bytes channel, bytes message, bool sharded);
 void cluster_deliver(struct server *s, bytes body);
 

@@ -1,5 +1,5 @@
-/* The regions of the whole cluster, as this node knows them: by its own members, which know best, or by the
- * map. */
+/* The regions of the whole cluster, as this node knows them: from its own members, which are most up to date,
+ * or from the map. */
 #ifndef MAYFLY_CLUSTER_CLUSTER_VIEW_H
 #define MAYFLY_CLUSTER_CLUSTER_VIEW_H
 

@@ -1,5 +1,5 @@
-/* How long the entries of a leader take, from proposing to committing: a histogram with fixed edges, so that
- * the counts of all nodes can be added. */
+/* How long a leader's entries take from proposal to commit: a histogram with fixed bounds, so that the counts
+ * of all nodes can be added. */
 #ifndef MAYFLY_CLUSTER_COMMIT_TIMES_H
 #define MAYFLY_CLUSTER_COMMIT_TIMES_H
 

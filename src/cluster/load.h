@@ -15,11 +15,11 @@ struct load {
 
 static inline void load_add(struct load *l, u16 slot) { l->slots[l->n++ % LOAD_SAMPLES] = slot; }
 
-/* The first slot of the upper part, whose load is nearest to half. 0: there are too few samples, or either
- * part would have less than a fifth, because most requests are for one slot. */
+/* The slot at which to split so that both parts have about half of the load. 0: there are too few samples, or
+ * one part would have less than a fifth, because most requests are for one slot. */
 u16 load_median(const struct load *l, struct raft_slots slots);
 
-/* How many requests from one sample to the next, if a period had so many … */
+/* How many requests to skip between two samples, if a period had so many … */
 static inline u32 load_gap(u64 requests) { return (u32)MIN(requests / LOAD_SAMPLES + 1, 1u << 16); }
 /* … on average: clients may ask for the same keys in turn. */
 static inline u32 load_wait(struct load *l, u32 gap) { return (u32)(rand_next(&l->rng) % (2 * gap)); }

@@ -1,18 +1,19 @@
-/* A region that Raft replicates, as this node has it: the state machine of its group (raft/group.h).
+/* This node's member of a region that is replicated by Raft: the state machine of its group (raft/group.h).
  *
- * On the leader a tick's requests are evaluated in the engine's transaction. What they changed, as journal
- * records, becomes one entry of the log. Until a quorum has it the transaction stays open, the replies wait
- * for a fence, and further requests for the region wait for their turn (HOLD_RAFT): they form the next entry.
- * A tick that changed nothing waits for the quorum's word that this is still the leader.
+ * The leader evaluates the requests of a tick in the engine's transaction. Their effects, as journal records,
+ * become one entry of the log. Until a quorum has it, the transaction stays open, the replies wait for a
+ * fence, and further requests for the region wait (HOLD_RAFT); they form the next entry. A tick without
+ * changes waits until the quorum has confirmed that this is still the leader.
  *
- * On every other member committed entries are applied at their stamps, several in one engine transaction. How
- * far it has come (struct raft_applied) is stored with the data, by the same commit.
+ * Other members apply committed entries at the entries' time stamps, several in one engine transaction. The
+ * position in the log (struct raft_applied) is stored with the data, by the same commit.
  *
  *     state        the engine's transaction        requests for the region
  *     evaluating   holds what the tick changed     run, their replies wait for `fence`
  *     in flight    the same, its entry is on       wait
  *                  its way
- *     otherwise    applied entries, or nothing     are sent to the leader; wait for a follower read */
+ *     otherwise    applied entries, or nothing     are redirected to the leader, or wait for a follower
+ *     read */
 #ifndef MAYFLY_CLUSTER_MEMBER_H
 #define MAYFLY_CLUSTER_MEMBER_H
 
@@ -46,7 +47,7 @@ struct member {
     struct raft_machine machine; /* first: the group's view */
     struct cluster *cluster;
     struct server *server;
-    struct region *region; /* NULL: it has no data yet, and waits for a snapshot */
+    struct region *region; /* NULL: it has no data yet and waits for a snapshot */
     struct group *group;
     struct raft_log *log;
     u64 number;              /* of the region */
@@ -117,27 +118,27 @@ struct member {
     u64 refused_read;        /* … and the latest that failed */
 };
 
-/* r: its engine is open; NULL: there is no data yet. Nothing of it was read so far. peer: its number; what is
- * stored with data counts. */
+/* r: a region whose engine is open and has not been read yet; NULL: there is no data. peer: the member's
+ * number, unless one is stored with the data. */
 void member_open(struct member *m, struct cluster *c, struct region *r, u64 number, u64 peer);
-void member_give(struct member *m, struct region *r); /* it has data now */
+void member_give(struct member *m, struct region *r); /* it gets data */
 void member_start(struct member *m, const struct group_config *config, struct raft_log *log);
 void member_close(struct member *m);
 
-/* No leader is known just now: requests wait for one, and are not refused. */
+/* No leader is known at the moment: requests wait for one instead of being refused. */
 void member_await_leader(struct member *m);
 bool member_awaits_leader(const struct member *m);
 
-/* Its group sleeps: gives back the memory that it needs only while something happens. */
+/* Its group sleeps: frees the memory that it needs only while it is active. */
 void member_rest(struct member *m);
 
 /* -- the tick ---------------------------------------------------------------------------------- */
 
 /* Begins the region's tick. */
 void member_begin_tick(struct member *m, i64 wall_ms);
-/* Puts the fence in force that the next reply waits for. */
+/* Enforces the fence that the next reply waits for. */
 void member_enforce(struct member *m, bool touches_data);
-/* The tick's requests have run. */
+/* All requests of the tick have run. */
 void member_end_tick(struct member *m);
 
 /* The region's clock: the stamp of the last entry that was applied. */
@@ -152,7 +153,7 @@ void member_save(struct member *m);
 /* For a READONLY connection: whether its read may be evaluated now. If not, *wanted is the number to wait
  * for. */
 bool member_may_read(struct member *m, u64 *wanted);
-/* Whether the read that is waited for has failed: then there is none to wait for any more. */
+/* Whether the read *wanted has failed; then *wanted is reset. */
 bool member_read_failed(const struct member *m, u64 *wanted);
 
 /* -- snapshots --------------------------------------------------------------------------------- */
@@ -161,17 +162,17 @@ bool member_read_failed(const struct member *m, u64 *wanted);
 void member_split(struct member *m, const struct raft_applied *at, u64 child,
                   const struct raft_applied *child_at);
 
-/* Within the transaction that puts a received snapshot in the place of the data. */
+/* In the transaction that replaces the data by a received snapshot: stores the snapshot's state. */
 void member_adopt(struct member *m, const struct raft_applied *at);
 
-/* The same of another region of this node, in the transaction of this one. */
+/* The same for another region of this node, in the transaction of this one. */
 void member_adopt_at(struct member *m, u64 number, u64 peer, const struct raft_applied *at);
 void member_erase(struct member *m); /* in the transaction that destroys it */
 void member_forget(struct member *m, u64 number); /* in m's transaction: the state of another region */
-/* The engine's transaction has made it so, with another region's slots. */
+/* The engine's transaction has merged another region's slots into it. */
 void member_took(struct member *m, const struct raft_applied *at);
 
-/* Whether what is known here of the region's members would survive a crash. */
+/* Whether the members that this member knows would survive a crash. */
 bool member_conf_is_durable(const struct member *m);
 
 /* Text form of raft_applied: stored in the engine with the member's number, and sent (peer 0). */

@@ -3,8 +3,8 @@
  *     0        8      16   24           26          28         29
  *     | region | from | to | first slot | last slot | has data | zero (3)
  *
- * The slots are the sender's: a node that has no such member makes one only if it has nothing else there
- * (cluster/region_rules.h). */
+ * The slots are the sender's: a node without such a member creates one only if no other member has these
+ * slots (cluster/region_rules.h). */
 #ifndef MAYFLY_CLUSTER_MESSAGE_H
 #define MAYFLY_CLUSTER_MESSAGE_H
 
@@ -21,8 +21,8 @@ struct message_head {
 
 void message_put(char out[MESSAGE_HEAD], const struct message_head *h);
 
-/* Reads the head of a message that came from node `from` and is to be for node `to`. NULL: it is; otherwise
- * why it is refused, a static string. */
+/* Reads the head of a message from node `from` to node `to`. NULL: it is valid; otherwise the reason to
+ * refuse it, a static string. */
 const char *message_get(bytes body, u64 from, u64 to, struct message_head *h);
 
 #endif

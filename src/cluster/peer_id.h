@@ -1,13 +1,13 @@
-/* A member's number in a Raft group (peer id) is made of the node it is on and of the configuration under
+/* A member's number in a Raft group (peer id) consists of its node and the version of the configuration under
  * which it was added:
  *
  *     63             24 23                 0
  *     | node, 40 bits  | conf_ver, 24 bits |
  *
- * So a node that was removed from a region and is added again has another number: the new member, which has
- * forgotten what the old one promised, never votes in its name. Each change of members raises conf_ver, and
- * only one is under way at a time, so no number comes twice in a region. A child of a split has its parent's
- * conf_ver and the numbers of its members; those it adds later differ from them. */
+ * So if a node is removed from a region and added again, the new member has another number: it has lost the
+ * old member's votes, and must not vote in its name. Each change of members increases conf_ver, and there is
+ * only one at a time, so numbers are unique within a region. The child of a split has its parent's conf_ver
+ * and members with the same numbers; members added later have different ones. */
 #ifndef MAYFLY_CLUSTER_PEER_ID_H
 #define MAYFLY_CLUSTER_PEER_ID_H
 
