@@ -56,7 +56,7 @@ struct cluster_node {
     i64 reported_ms;       /* when its last report came, by the loop's time; on region 0's leader */
     struct beat beat;
     u32 leads;             /* how many regions, as CLUSTER has counted last */
-    bool unreachable;      /* the last frame could not be sent, which has not been reported to the group yet */
+    bool unreachable;      /* the last frame could not be sent, and the group does not know yet */
 };
 
 struct cluster; /* cluster_parts.h */

@@ -1,4 +1,4 @@
-/* The inside of a node's part of the cluster: for the files of this folder that need more than cluster.h. */
+/* Internals of cluster mode, for the files of this folder that need more than cluster.h. */
 #ifndef MAYFLY_CLUSTER_CLUSTER_PARTS_H
 #define MAYFLY_CLUSTER_CLUSTER_PARTS_H
 
@@ -18,73 +18,73 @@ struct cluster {
     struct cluster_logs *logs;
     u64 number;                 /* of the cluster; 0: not known yet */
     struct cluster_node *nodes; /* this one first */
-    bool unsaved;               /* the engine has not got them yet … */
-    bool unsaved_regions, unsaved_tombstones; /* … nor some of these */
-    bool other_format;                        /* what was stored is of another version of this program */
+    bool unsaved;               /* the nodes have changed since they were written to the engine … */
+    bool unsaved_regions, unsaved_tombstones; /* … and so have some of these */
+    bool other_format;                        /* the stored state is of another version of this program */
     struct cluster_map map;                   /* the regions of the cluster, as region 0's log has them */
     struct region_tombstone *tombstones;      /* of members that this node had */
     u32 tombstones_n, tombstones_cap;
     struct member **members; /* of the regions of this node, by number: that of region 0 first */
     u32 members_n, members_cap;
     u32 awake_n;                /* members whose groups do not sleep */
-    u32 swept;                  /* of members: looked at last although it slept */
+    u32 swept;                  /* index of the sleeping member that was woken last, in turn */
     u64 nonce;                  /* of this process, for beats; never 0 */
-    u64 raft_ticks;             /* of Raft; beats are timed by them */
-    u64 news;                   /* what may concern regions that sleep, as of the last look */
+    u64 raft_ticks;             /* ticks of Raft, by which beats are timed */
+    u64 news;                   /* changes that sleeping regions must notice, as of the last check */
     struct member *stirred;     /* those whose groups had something to do: a list by stirred_next */
     struct member *untold;      /* those whose groups may owe others a word: a list by untold_next */
-    struct member *ticking;     /* those that this tick has begun: a list by ticking_next */
-    struct member *reclaiming;  /* of which a slice is reclaimed; NULL: none */
-    struct member_joint *joint; /* what this tick's requests for all regions wait for; NULL: there was none */
+    struct member *ticking;     /* those with requests in this tick: a list by ticking_next */
+    struct member *reclaiming;  /* it is running a slice of the expire cycle; NULL: none */
+    struct member_joint *joint; /* the fence of this tick's requests for all regions; NULL: there were none */
     u32 flying;                 /* members with an entry in flight */
-    bool wants_all;             /* a request for all regions waits until none has */
+    bool wants_all;             /* a request for all regions waits until no member has one */
     struct heap dues;           /* led regions by their nearest deadline: member.due */
     bool started;               /* the groups run */
     bool moved_on;              /* see cluster_moved_on */
     bool acked;                 /* a member, or this disk, may have more of the log than at the last look */
-    struct batch batch;         /* of requests for the next entry, and its clock */
+    struct batch batch;         /* waiting for requests for the next entry, and its timer */
     uv_poll_t batch_timer;
     int batch_fd;
     uv_timer_t timer, tell_timer;
     u64 checks, digest_mismatches;
-    u64 diverged;               /* where this node's data was found to differ; 0: it was not */
+    u64 diverged;               /* the index at which this node's data was found to differ; 0: it does not */
     uv_prepare_t prepare;
-    uv_idle_t awake;            /* it runs once more before the loop sleeps */
-    u32 handles;                /* of these four: the loop still knows them */
+    uv_idle_t awake;            /* active: the loop runs once more before it sleeps */
+    u32 handles;                /* how many of its handles the loop still knows */
     u64 ticks;                  /* of the timer */
-    u64 clock_looked_ms;        /* when it was last looked whether a region's clock must move */
-    i64 timer_ms;               /* when it last ran, by the loop's time */
-    struct snapshot_out *out;   /* snapshot.c: what goes out; NULL: nothing … */
-    struct snapshot_in *in;     /* … and what comes in */
+    u64 clock_looked_ms;        /* when regions' clocks were last checked for due deadlines */
+    i64 timer_ms;               /* when the timer last ran, by the loop's time */
+    struct snapshot_out *out;   /* snapshot.c: the snapshot being sent; NULL: none … */
+    struct snapshot_in *in;     /* … and the one being received */
     struct {
-        u64 sent, failed, installed; /* failed: to be sent, or to be received */
+        u64 sent, failed, installed; /* failed: at either end */
         u64 bytes_out, bytes_in;
     } snapshots;
-    i64 autosplit_ms;  /* when the sizes of regions were last looked at, by the loop's time … */
+    i64 autosplit_ms;  /* when the sizes of regions were last checked, by the loop's time … */
     i64 load_ms;       /* … and when this period of counting requests began */
-    i64 schedule_ms;   /* when to look at the regions' members and leaders next, by the loop's time */
-    bool leads_meta;   /* as of the last look: nodes had time to report since */
+    i64 schedule_ms;   /* when the scheduler runs next, by the loop's time */
+    bool leads_meta;   /* it led region 0 at the last check, so nodes had time to report since */
     i64 report_ms;     /* when to report at the latest, by the loop's time … */
-    i64 report_all_ms; /* … and when all regions that this node leads */
+    i64 report_all_ms; /* … and when to report all regions that this node leads */
     u64 reported_to;   /* the number of the node that got the last report */
-    bool merges;       /* a merge is wished, prepared, or waits to be applied: cluster_merge_step looks */
-    u32 merged_n;      /* of the tombstones: those of merges */
-    i64 merge_ask_ms;  /* when others were last asked what became of regions, by the loop's time … */
+    bool merges;       /* a merge is requested, prepared, or waits to be applied: for cluster_merge_step */
+    u32 merged_n;      /* how many of the tombstones are of merges */
+    i64 merge_ask_ms;  /* when other nodes were last asked about merges, by the loop's time … */
     u64 merge_asked;   /* … and how often */
-    i64 full_until_ms;          /* leadership was handed on because the disk is full: not again until then */
-    struct bus_conn *join;      /* the question that is under way; NULL: none */
-    bool join_answered;         /* … was answered */
-    i64 join_logged_ms;         /* when it was logged that it was not; 0: never */
+    i64 full_until_ms;          /* leadership was given up because of a full disk: not again until then */
+    struct bus_conn *join;      /* the call that asks to join; NULL: none */
+    bool join_answered;         /* … got its reply */
+    i64 join_logged_ms;         /* when it was logged that it did not; 0: never */
     u32 join_next;              /* which of the addresses is asked next */
-    char meet_host[256];        /* CLUSTER MEET: whom to ask; "": nobody */
+    char meet_host[256];        /* CLUSTER MEET: the node to ask; "": none */
     int meet_port;              /* of its bus */
-    char ask_host[256];         /* where another node said the leader is; "": nowhere */
+    char ask_host[256];         /* where the leader is, as another node said; "": unknown */
     int ask_port;
     char forgotten[16][BUS_NODE_ID + 1]; /* nodes that have left, the last of them */
     u32 forgotten_next;
-    i64 leave_until_ms;         /* shutting down: how long to wait for other leaders; 0: not */
-    u64 leave_bytes_in;         /* what clients had sent at the last look … */
-    i64 leave_heard_ms;         /* … and when there was more than before */
+    i64 leave_until_ms;         /* shutting down: how long to wait for other leaders; 0: it is not */
+    u64 leave_bytes_in;         /* bytes clients had sent at the last check … */
+    i64 leave_heard_ms;         /* … and when they last sent more */
     u32 leave_how;
     char moved[400]; /* text of the last MOVED */
 };
@@ -92,40 +92,40 @@ struct cluster {
 u64 cluster_node_number(const char *id);
 
 /* cluster_members.c */
-/* The member of this node that a message is for, made if need be; NULL: it is ignored. */
+/* This node's member that a message is for, created if necessary; NULL: ignore the message. */
 struct member *cluster_addressee(struct cluster *c, const struct message_head *h);
 enum region_split cluster_split_fate(const struct cluster *c, u64 child, u64 peer);
 bool cluster_may_install(const struct cluster *c, const struct member *m, const struct raft_applied *at);
 /* All members but that of region 0. */
 struct regions_here cluster_here(const struct cluster *c, struct region_here *members);
-bool cluster_members_used(const struct cluster *c); /* none may be taken away just now */
-void cluster_destroy_superseded(struct cluster *c); /* rule 9: after a snapshot has come */
+bool cluster_members_used(const struct cluster *c); /* code is using one, so none may be destroyed */
+void cluster_destroy_superseded(struct cluster *c); /* rule 9: after a snapshot has arrived */
 struct region_tombstone *cluster_add_tombstone(struct cluster *c, u64 region, u64 peer);
 void cluster_release_region(struct cluster *c, struct region *r); /* out of the map; its member is closed */
-void cluster_bury(struct member *m);       /* it was removed: its data and log go, when nothing uses them */
-void cluster_bury_step(struct cluster *c); /* now and then: those that are to go; looks at the map for more */
-/* Whether a message's sender was removed from the region, and is told so. */
+void cluster_bury(struct member *m);       /* it was removed: destroy it when no code uses it */
+void cluster_bury_step(struct cluster *c); /* periodically: destroys those, and finds more in the map */
+/* Whether a message's sender was removed from the region; then it is told so. */
 bool cluster_is_stale(struct member *m, u64 from);
 void cluster_drop_slots(struct cluster *c,
                         const struct rocks_region *of); /* that belong to CLUSTER_NO_REGION */
 void cluster_discard_slots(struct member *m,
-                           const struct rocks_region *child); /* of a split: nobody's here */
+                           const struct rocks_region *child); /* of a split, without a member on this node */
 void cluster_empty_discarded(struct cluster *c); /* at start: what cluster_discard_slots has not finished */
 void cluster_sweep_logs(struct cluster *c);      /* at start: of members that were destroyed */
-void cluster_drop_member(struct member *m);      /* takes it out of the cluster's lists, and frees it */
+void cluster_drop_member(struct member *m);      /* removes it from the cluster's lists, and frees it */
 
 /* cluster_merge.c */
 void cluster_add_merged(struct cluster *c, u64 region, u64 into, u32 version);
-bool cluster_is_merged(const struct cluster *c, u64 region);         /* as far as is known here */
+bool cluster_is_merged(const struct cluster *c, u64 region);         /* as far as this node knows */
 void cluster_print_merged(const struct cluster *c, struct buf *out); /* all tombstones of merges, as lines */
 void cluster_learn_merged(struct cluster *c, bytes lines);
-bool cluster_was_merged(struct cluster *c, const struct message_head *h); /* then the sender is told */
+bool cluster_was_merged(struct cluster *c, const struct message_head *h); /* then it tells the sender */
 void cluster_merge_asked(struct cluster *c, const char *from, bytes body);
 void cluster_merge_answered(struct cluster *c, bytes body);
 bool cluster_source_ready(struct member *m, const struct raft_merge_commit *commit);
 void cluster_take_source(struct member *m, const struct raft_applied *at,
                          const struct raft_merge_commit *commit);
-void cluster_merge_step(struct cluster *c, u64 ticks);    /* when nothing else of the cluster is under way */
+void cluster_merge_step(struct cluster *c, u64 ticks);    /* when no other code of the cluster is running */
 const char *cluster_merge(struct cluster *c, u64 region); /* CLUSTER MERGE */
 const char *cluster_merge_into(struct member *s, u64 into); /* a step of the scheduler, on its leader */
 void cluster_take_wish(struct cluster *c, bytes body);
@@ -137,8 +137,8 @@ void cluster_take_regions(struct cluster *c, bytes lines);   /* an entry of regi
 bool cluster_has_regions(const struct cluster *c, u64 node); /* whether any but region 0 has a member there */
 
 /* cluster_regions.c */
-#define CLUSTER_NO_REGION UINT64_MAX /* takes slots that no region has here, until they are emptied */
-/* The member of region 0, whose log says who belongs to the cluster. Those of slots follow it. */
+#define CLUSTER_NO_REGION UINT64_MAX /* has slots that no region here has, until they are emptied */
+/* The member of region 0, whose log contains the nodes of the cluster. The regions with slots follow it. */
 static inline struct member *cluster_meta(const struct cluster *c) { return c->members[0]; }
 static inline struct member *cluster_first(const struct cluster *c)
 {
@@ -161,7 +161,7 @@ const char *cluster_split(struct cluster *c, u32 slot);                         
 const char *cluster_transfer(struct cluster *c, u64 region, const char *id, size_t n); /* CLUSTER TRANSFER */
 
 /* cluster_tick.c */
-void cluster_end_part(struct member *m); /* of a tick, before an entry that no evaluation may be behind */
+void cluster_end_part(struct member *m); /* of a tick, before an entry of rule 12 (raft/group.h) */
 
 /* cluster_schedule.c */
 void cluster_schedule_step(struct cluster *c);         /* on region 0's leader, now and then */
@@ -170,7 +170,7 @@ void cluster_take_step(struct cluster *c, bytes body); /* on a region's leader *
 /* cluster_autosplit.c */
 void cluster_autosplit_step(struct cluster *c); /* splits regions that are too large, or too busy */
 void cluster_autosplit_sample(struct member *m, u16 slot);
-/* For each request: counts it, and notes the slot of some. */
+/* For each request: counts it, and samples its slot now and then. */
 static inline void cluster_autosplit_count(struct member *m, i32 slot)
 {
     m->requests++;
@@ -184,12 +184,12 @@ void cluster_stop_time(struct cluster *c);
 void cluster_awake(struct member *m, bool awake); /* its group wakes, or falls asleep: the timer visits it */
 void cluster_on_beat(struct cluster *c, struct cluster_node *n, bytes nonce);
 void cluster_on_closed(uv_handle_t *h); /* one of the cluster's own handles: the last one frees it */
-void cluster_tell_later(struct member *m); /* its group has committed: others are told, soon */
+void cluster_tell_later(struct member *m); /* its group has committed: it is announced soon */
 void cluster_note_due(struct member *m, bool leads); /* a member's nearest deadline may have changed */
 
 /* cluster_install.c */
-void install_begin(struct member *m, const struct raft_applied *at); /* of the file that has come */
-void install_resume(struct cluster *c); /* at start: what was under way when the node ended */
+void install_begin(struct member *m, const struct raft_applied *at); /* of the file that was received */
+void install_resume(struct cluster *c); /* at start: those that were in progress when the node ended */
 void install_stop(struct member *m);
 void install_erase(struct member *m, struct engine *e); /* in the transaction that destroys the member */
 
@@ -202,31 +202,31 @@ const struct bus_conn_ops *cluster_join_ops(void);
 bool cluster_is_member(const struct cluster *c, const struct cluster_node *n); /* of the cluster */
 bool member_has(const struct member *m, u64 node);        /* the node has a member of the region */
 u64 conf_peer_on(const struct raft_conf *conf, u64 node); /* the member on that node; 0: none */
-void cluster_forget_for(struct cluster *c, const char *from, bytes id); /* a node passes CLUSTER FORGET on */
+void cluster_forget_for(struct cluster *c, const char *from, bytes id); /* forwarded by a node */
 
 /* cluster_batch.c */
 void cluster_open_batch(struct cluster *c);
 void cluster_close_batch(struct cluster *c);
 
 /* cluster_expiry.c */
-void cluster_expiry_step(struct member *m);      /* now and then: tells the group whether to log deaths */
-void cluster_expire_with_tick(struct member *m); /* deaths that become part of the tick's entry */
-void cluster_end_expiry(struct member *m);       /* a slice of the cycle has run: it is proposed */
+void cluster_expiry_step(struct member *m);      /* periodically: turns logged expiry on or off */
+void cluster_expire_with_tick(struct member *m); /* expiry that becomes part of the tick's entry */
+void cluster_end_expiry(struct member *m);       /* a slice of the cycle has run: proposes it */
 
 /* cluster_check.c */
 const char *cluster_check(struct cluster *c); /* CLUSTER CHECK: an error, or NULL */
 void check_on_digest(struct cluster *c, u64 node, bytes body);
 void check_on_differs(struct cluster *c, bytes body);
-void check_step(struct member *m); /* now and then */
+void check_step(struct member *m); /* periodically */
 void check_info(const struct cluster *c, struct buf *b);
-void check_end_view(struct member *m); /* what it reads is about to be split or replaced */
+void check_end_view(struct member *m); /* the data it reads is about to be split or replaced */
 void check_stop(struct member *m);
 void cluster_diverged(struct cluster *c, u64 index); /* this node's data was found to differ */
 
-/* cluster_recover.c: obeys cluster-recover, if it is given. False: the node may not start. */
+/* cluster_recover.c: executes cluster-recover, if it is given. False: the node may not start. */
 bool cluster_recover(struct cluster *c);
 
-/* Makes what a node that has never been in a cluster needs. False: the log says what is missing. */
+/* Creates the identity of a node that has never been in a cluster. False: the log says what is missing. */
 bool cluster_make_identity(struct cluster *c);
 bool cluster_load_identity(struct cluster *c); /* false: there is none */
 
