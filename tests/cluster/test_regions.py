@@ -334,6 +334,28 @@ def test_requests_of_the_tick_of_a_split():
             assert c.execute_command('CLUSTER', 'CHECK') == 'OK'
 
 
+@pytest.mark.parametrize('command', ['SPLIT 4096', 'MERGE 1'])
+def test_no_split_within_a_transaction(command):
+    """It would end the region's tick in the middle: some of what the transaction changed would be in no entry of the log."""
+    with Cluster(3, (*TIMEOUT, '--cluster-regions', '2', '--cluster-balance', 'no')) as cluster:
+        together(cluster, 2)
+        transfer(cluster, 1, cluster.nodes[0])
+        transfer(cluster, 2, cluster.nodes[0])
+        with cluster.nodes[0].client() as c:
+            c.set('{b}c', 3)
+            with c.pipeline() as p, pytest.raises(redis.ResponseError, match='not allowed inside a transaction'):
+                p.set('{b}a', 1).execute_command('CLUSTER', *command.split())
+                p.set('{b}b', 2).execute()
+            subcommand, argument = command.split()
+            with pytest.raises(redis.ResponseError, match='not allowed from script'):
+                c.eval(f"redis.call('CLUSTER', '{subcommand}', '{argument}') redis.call('SET', KEYS[1], 1)", 1, '{b}a')
+        caught_up(cluster)
+        for n in cluster.nodes:
+            with n.client() as c:
+                c.execute_command('READONLY')
+                assert c.keys('*') == ['{b}c']
+
+
 def test_splitting_under_load():
     with Cluster(3, TIMEOUT) as cluster:
         with Load(cluster) as load:
