@@ -463,12 +463,18 @@ bool group_may_evaluate(const struct group *g)
     return !g->flight.active && group_may_propose(g) && group_has_applied_all(g);
 }
 
-u64 group_time(const struct group *g) { return MAX(MAX(g->at.clock_ms, g->floor_ms), g->wall_ms); }
+/* It stands still within an evaluation: what is proposed meanwhile precedes that one's entry (rule 5). */
+u64 group_time(const struct group *g)
+{
+    u64 ms = MAX(g->at.clock_ms, g->floor_ms);
+    return g->evaluating ? ms : MAX(ms, g->wall_ms);
+}
 
 u64 group_evaluation_time(struct group *g)
 {
+    g->floor_ms = group_time(g);
     g->evaluating = true;
-    return g->floor_ms = group_time(g);
+    return g->floor_ms;
 }
 
 void group_drop_evaluation(struct group *g)

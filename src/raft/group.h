@@ -12,7 +12,7 @@
  *      entry come back through the log after all, it is applied as on any follower.
  *   4  An entry proposed under another epoch version is void: it changes nothing on any member.
  *   5  Stamps never decrease along the log. The region's clock is the stamp of the last applied entry.
- *      Evaluations of a leader never go back in time.
+ *      Evaluations of a leader never go back in time, and what is proposed during one has its time.
  *   6  If a reply depends on something having expired that is still alive by the region's clock, it waits for
  *      an entry with that stamp, proposed by the same leader. Then no later evaluation, on any member, sees
  *      it alive again.

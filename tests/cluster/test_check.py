@@ -49,6 +49,15 @@ def trio():
         yield c
 
 
+def test_a_check_in_the_tick_of_a_request_that_takes_long(trio):
+    """Its entry comes first, and must not be later by the clock than what the request changed."""
+    with trio.leader().client() as c, c.pipeline(transaction=False) as p:
+        p.eval("for i = 1, 3000000 do end return redis.call('INCR', KEYS[1])", 1, 'n')
+        p.execute_command('CLUSTER', 'CHECK')
+        assert p.execute() == [1, 'OK']
+    trio.settled(3)
+
+
 def test_equal_members_are_equal_while_clients_write_and_keys_die(trio):
     with trio.leader().client() as w:
         for round_ in range(3):

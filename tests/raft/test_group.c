@@ -622,6 +622,24 @@ static void test_stamps_never_decrease(void **unused UNUSED)
     world_free(w);
 }
 
+static void test_what_is_proposed_during_an_evaluation_has_its_time(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    struct member *a = &w->member[1];
+    u64 read;
+    member_wall(a, 5000);
+    u64 now_ms = group_evaluation_time(a->group);
+    member_wall(a, 6000); /* it takes long */
+    assert_true(group_propose(a->group, RAFT_KIND_DIGEST, (bytes){0}));
+    snprintf(a->open, sizeof(a->open), "x");
+    assert_int_equal(group_evaluated(a->group, now_ms, BYTES_LIT("x"), 0, &read), GROUP_WAIT_COMMIT);
+    world_run(w);
+    assert_string_equal(a->events, "commit:x ");
+    assert_int_equal(group_clock(a->group), 5000);
+    assert_int_equal(group_evaluation_time(a->group), 6000);
+    world_free(w);
+}
+
 /* ---- Rule 6. */
 
 static void test_a_death_that_was_seen_is_logged(void **unused UNUSED)
@@ -1348,6 +1366,7 @@ int main(void)
         cmocka_unit_test(test_an_entry_of_another_epoch_is_void),
         cmocka_unit_test(test_a_void_clock_entry_is_proposed_again),
         cmocka_unit_test(test_stamps_never_decrease),
+        cmocka_unit_test(test_what_is_proposed_during_an_evaluation_has_its_time),
         cmocka_unit_test(test_a_death_that_was_seen_is_logged),
         cmocka_unit_test(test_a_read_waits_for_a_quorum_and_is_asked_again),
         cmocka_unit_test(test_a_read_of_a_replaced_leader_fails),
