@@ -226,10 +226,9 @@ void snapshot_send(struct member *m, u64 to, const struct raft_applied *at, byte
 
 /* -- receiving --------------------------------------------------------------------------------- */
 
-static void in_free(struct cluster *c)
+static void in_free(struct snapshot_in *in)
 {
-    struct snapshot_in *in = c->in;
-    c->in = NULL;
+    if (in->cluster) in->cluster->in = NULL;
     buf_release(&in->message);
     buf_release(&in->nodes);
     buf_release(&in->regions);
@@ -241,19 +240,22 @@ void snapshot_path(const struct member *m, char path[4200], const char *ending)
     snprintf(path, 4200, "%s/raft-snapshot-%llu.rdb%s", m->server->config.dir.p, (ull)m->number, ending);
 }
 
-static void in_abandoned(void *arg, bool ok UNUSED) { in_free(arg); }
+static void in_stored(void *arg, bool ok);
 
-static void in_give_up(struct cluster *c)
+/* Before it is complete. A file that is being finished, or removed, is freed by in_stored. */
+static void in_give_up(struct snapshot_in *in)
 {
-    struct snapshot_in *in = c->in;
-    if (in->conn) {
-        struct bus_conn *conn = in->conn;
-        in->conn = NULL;
-        bus_conn_close(conn, "the snapshot is not wanted");
+    struct bus_conn *conn = in->conn;
+    in->conn = NULL;
+    in->member = NULL;
+    if (conn) bus_conn_close(conn, "the snapshot is not wanted");
+    in->cluster->snapshots.failed++;
+    if (!in->open) {
+        in_free(in);
+    } else if (!in->storing) {
+        in->storing = true;
+        disk_file_abandon(&in->file, in_stored, in);
     }
-    c->snapshots.failed++;
-    if (in->open && !in->complete) disk_file_abandon(&in->file, in_abandoned, c);
-    else in_free(c);
 }
 
 /* Whether no other region here has these slots. Otherwise that region has yet to be split or removed, and the
@@ -292,18 +294,23 @@ static bool in_begin(struct snapshot_in *in, bytes body)
     return in->open;
 }
 
+/* Without a connection nobody waits for it any more. */
 static void in_stored(void *arg, bool ok)
 {
-    struct cluster *c = arg;
-    struct snapshot_in *in = c->in;
-    in->complete = true;
-    if (!ok || !in->conn) {
-        if (!ok) log_line(&c->server->log, LOG_WARNING, "A snapshot can't be stored: %s", in->file.error);
+    struct snapshot_in *in = arg;
+    struct cluster *c = in->cluster;
+    struct bus_conn *conn = in->conn;
+    if (!ok && conn) {
+        log_line(&c->server->log, LOG_WARNING, "A snapshot can't be stored: %s", in->file.error);
         in->open = false;
-        in_give_up(c);
+        in_give_up(in);
         return;
     }
-    struct bus_conn *conn = in->conn;
+    if (!conn) {
+        in_free(in);
+        return;
+    }
+    in->complete = true;
     in->conn = NULL;
     bus_conn_send(conn, CLUSTER_SNAPSHOT_STORED, (bytes){0}, (bytes){0});
     bus_conn_finish(conn);
@@ -337,9 +344,9 @@ static void in_on_frame(struct bus_conn *conn, u8 type, bytes body)
     else if (in->open && type == CLUSTER_SNAPSHOT_DATA) ok = in_write(in, body);
     else if (in->open && type == CLUSTER_SNAPSHOT_END && !in->storing) {
         in->storing = true;
-        disk_file_finish(&in->file, in_stored, c);
+        disk_file_finish(&in->file, in_stored, in);
     } else ok = false;
-    if (!ok) in_give_up(c);
+    if (!ok) in_give_up(in);
     else if (in->open && disk_file_full(&in->file)) bus_conn_pause(conn, true);
 }
 
@@ -363,7 +370,7 @@ static void in_on_closed(struct bus_conn *conn, const char *why UNUSED)
     struct cluster *c = bus_conn_user(conn);
     if (!c->in || c->in->conn != conn) return;
     c->in->conn = NULL;
-    if (!c->in->complete) in_give_up(c);
+    in_give_up(c->in);
 }
 
 const struct bus_conn_ops *snapshot_accept(struct cluster *c, void **user, const char **why)
@@ -407,7 +414,7 @@ static void in_adopt(struct server *s)
 void snapshot_installed(struct member *m, const struct raft_applied *at)
 {
     struct cluster *c = m->cluster;
-    in_free(c);
+    in_free(c->in);
     region_begin(m->region, (i64)MAX(at->clock_ms, 1u));
     group_wall(m->group, (u64)clock_wall_ms());
     group_installed(m->group, at);
@@ -465,21 +472,16 @@ void snapshot_install(struct member *m, u64 index, u64 term)
 void snapshot_discard(struct member *m)
 {
     struct cluster *c = m->cluster;
-    if (c->in && c->in->member == m && c->in->complete && !c->in->wanted) in_free(c);
+    if (c->in && c->in->member == m && c->in->complete && !c->in->wanted) in_free(c->in);
 }
 
-/* The member is destroyed. A file that is being stored is given up when that is over. */
+/* The member is destroyed. */
 void snapshot_forget(struct member *m)
 {
-    struct cluster *c = m->cluster;
-    struct snapshot_in *in = c->in;
+    struct snapshot_in *in = m->cluster->in;
     if (!in || in->member != m) return;
-    struct bus_conn *conn = in->conn;
-    in->conn = NULL;
-    in->member = NULL;
-    if (conn) bus_conn_close(conn, "the member was removed");
-    if (in->wanted || in->complete) in_free(c);
-    else if (!in->storing) in_give_up(c);
+    if (in->complete) in_free(in);
+    else in_give_up(in);
 }
 
 /* -- progress ---------------------------------------------------------------------------------- */
@@ -491,7 +493,7 @@ static i64 snapshot_seconds(const struct cluster *c, i64 begun_ms)
 
 static const char *in_state(const struct snapshot_in *in)
 {
-    return in->wanted ? "loading" : in->conn ? "receiving" : "storing";
+    return in->wanted ? "loading" : in->storing ? "storing" : "receiving";
 }
 
 void snapshot_info(struct cluster *c, struct buf *b)
@@ -577,5 +579,8 @@ void snapshot_step(struct cluster *c)
 void snapshot_stop(struct cluster *c)
 {
     if (c->out) out_end(c);
-    if (c->in && !c->in->wanted) in_give_up(c);
+    if (!c->in || c->in->wanted) return;
+    in_give_up(c->in);
+    if (c->in) c->in->cluster = NULL; /* its file is not closed yet */
+    c->in = NULL;
 }

@@ -1,4 +1,5 @@
 """Snapshots to members that are new or far behind; metrics of a cluster."""
+import contextlib
 import os
 import random
 import signal
@@ -6,7 +7,9 @@ import sys
 import threading
 import time
 
+import pytest
 import redis
+from machines import Machines
 from nodes import Cluster, Node, eventually, free_port
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'server'))
@@ -107,6 +110,57 @@ def test_killed_while_installing_it_has_the_old_data_or_the_new():
                 for n in others:
                     n.proc.send_signal(signal.SIGCONT)
             c.settled(3, 180)
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Machines whose disks can be made slow."""
+    monkeypatch.setenv('ASAN_OPTIONS', ':'.join((os.environ.get('ASAN_OPTIONS', ''), 'verify_asan_link_order=0')))
+    with contextlib.closing(Machines(3, ('sync',))) as machines:
+        yield machines
+
+
+def storing(c, machines, victim):
+    """Leaves one member so far behind that it gets a snapshot, and returns when all of it has come but the disk takes its time."""
+    had = int(victim.region()['last'])
+    victim.kill()
+    with c.leader().client() as w:
+        fill(w, 'k', 6000)
+        for i in range(60):
+            w.set('n', i)
+    eventually(lambda: int(c.leader().region()['first']) > had + 1, 60)
+    victim.start()
+    eventually(lambda: info(victim).get('snapshot_in', {}).get('state') == 'receiving', 60, 0.005)
+    machines.dials['sync', c.nodes.index(victim)].turn(5000)
+
+    def all_has_come():
+        to, came = info(c.leader()).get('snapshot_out', {}), info(victim).get('snapshot_in', {})
+        return to.get('state') == 'sent' and to['bytes'] == came.get('bytes')
+    eventually(all_has_come, 60, 0.005)
+
+
+FAR_BEHIND = (*PATIENT, '--cluster-log-keep-entries', '20', '--cluster-snapshot-rate-limit', '4mb')
+
+
+def test_the_sender_dies_while_a_snapshot_is_stored(slow):
+    with Cluster(3, FAR_BEHIND, slow.node) as c:
+        victim, old = c.followers()[0], c.leader()
+        storing(c, slow, victim)
+        old.kill()
+        slow.dials['sync', c.nodes.index(victim)].turn(0)
+        old.start()
+        c.settled(3)
+        assert victim.alive() and info(victim)['snapshots_installed'] >= 1
+
+
+def test_shut_down_while_a_snapshot_is_stored(slow):
+    with Cluster(3, FAR_BEHIND, slow.node) as c:
+        victim = c.followers()[0]
+        storing(c, slow, victim)
+        assert victim.stop() == 0
+        slow.dials['sync', c.nodes.index(victim)].turn(0)
+        victim.start()
+        c.settled(3)
 
 
 def test_a_member_far_behind_is_brought_up_while_clients_write():
