@@ -600,6 +600,7 @@ void member_give(struct member *m, struct region *r)
     r->member = m;
     r->ks.first_slot = of.first;
     r->ks.one_database = (u32)m->server->config.databases;
+    r->ks.one_slot = !m->server->config.cluster_cross_slots;
     r->mode = EXPIRY_RAFT;
     journal_attach(&r->journal, &m->sink);
     r->eng->ops->disk->set_grace(r->eng, INT64_MAX); /* a compaction knows no region's clock */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/key_slot.h"
 #include "command/commands.h"
 
 struct text {
@@ -59,11 +60,30 @@ static bytes text_bytes(const struct sort *s, struct text t)
 
 /* -- arguments ------------------------------------------------------------------ */
 
-/* Keys found by patterns are not among the arguments: only users that may read all keys can use them. */
-static bool may_look_up(const struct ctx *c, const char *option)
+/* Whether all keys that a pattern can form are in the slot of the list: its hash tag comes before the '*'. */
+static bool is_in_slot(const struct ctx *c, bytes pattern)
 {
-    if (LIKELY(!c->keys_limited)) return true;
-    reply_errorf(c->out, "ERR %s option of SORT denied due to insufficient ACL permissions.", option);
+    const char *star = pattern.n ? memchr(pattern.p, '*', pattern.n) : NULL;
+    bytes prefix = bytes_of(pattern.p, star ? (size_t)(star - pattern.p) : pattern.n);
+    const char *open = prefix.n ? memchr(prefix.p, '{', prefix.n) : NULL;
+    const char *close = open ? memchr(open, '}', (size_t)(prefix.p + prefix.n - open)) : NULL;
+    if (bytes_is(pattern, "#")) return true; /* the element itself */
+    return close && close > open + 1 && key_slot(prefix) == key_slot(c->argv[1]);
+}
+
+/* Keys found by patterns are not among the arguments: only users that may read all keys can use them, and in
+ * a cluster they must be where the list is. */
+static bool may_look_up(const struct ctx *c, const char *option, bytes pattern)
+{
+    if (UNLIKELY(c->keys_limited)) {
+        reply_errorf(c->out, "ERR %s option of SORT denied due to insufficient ACL permissions.", option);
+        return false;
+    }
+    if (LIKELY(!c->ks->one_slot) || is_in_slot(c, pattern)) return true;
+    reply_errorf(c->out,
+                 "ERR %s option of SORT denied in cluster mode when keys formed by the pattern may be in "
+                 "different slots.",
+                 option);
     return false;
 }
 
@@ -71,7 +91,7 @@ static bool sort_by(struct sort *s, bytes pattern)
 {
     s->has_by = true;
     s->by = pattern;
-    if (pattern.n && memchr(pattern.p, '*', pattern.n)) return may_look_up(s->c, "BY");
+    if (pattern.n && memchr(pattern.p, '*', pattern.n)) return may_look_up(s->c, "BY", pattern);
     s->unsorted = true;
     return true;
 }
@@ -102,7 +122,7 @@ static int sort_option(struct sort *s, int i, bool readonly)
     } else if (bytes_is(name, "by")) {
         if (!sort_by(s, c->argv[i + 1])) return -1;
     } else if (bytes_is(name, "get")) {
-        if (!may_look_up(c, "GET")) return -1;
+        if (!may_look_up(c, "GET", c->argv[i + 1])) return -1;
         s->get[s->gets++] = c->argv[i + 1];
     } else {
         return 0;

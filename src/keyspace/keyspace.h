@@ -73,6 +73,7 @@ struct keyspace {
     u64 access_rng;         /* for the LFU counter; the data does not depend on it */
 
     u32 one_database;       /* a cluster has database 0 only, of so many configured; 0: no cluster */
+    bool one_slot;          /* … and the keys of a request are in one slot */
     u64 max_string;         /* proto-max-bulk-len: no string grows beyond it */
     bool compress;          /* rdbcompression: also for strings in DUMP */
     bool skip_checksums;    /* DEBUG SET-SKIP-CHECKSUM-VALIDATION */

@@ -216,6 +216,19 @@ def test_a_pipeline_over_regions_is_fetched_together():
         assert misses >= 1000 and at_once > 900, (misses, at_once)
 
 
+def test_sort_looks_up_keys_of_its_slot(client):
+    """Others may be on another node: they would be taken for missing."""
+    client.rpush('{t}l', 1, 2, 3)
+    for i, weight in enumerate((5, 9, 7), 1):
+        client.set(f'{{t}}w{i}', weight)
+        client.hset(f'{{t}}h{i}', 'f', f'v{i}')
+    assert client.sort('{t}l', by='{t}w*', get=['#', '{t}h*->f']) == ['1', 'v1', '3', 'v3', '2', 'v2']
+    assert client.sort('{t}l', by='nosort', get='#') == ['1', '2', '3']
+    for options in ({'by': 'w*'}, {'by': '{w*}'}, {'by': '{}w*'}, {'by': 'w*{t}'}, {'by': '{u}w*'}, {'get': 'w*'}, {'get': '{u}w'}):
+        with pytest.raises(redis.ResponseError, match='keys formed by the pattern may be in different slots'):
+            client.sort('{t}l', **options)
+
+
 def test_all_data_is_counted_under_load(four, client):
     """DBSIZE has to find a moment at which no region has an entry in flight."""
     for i in range(1, 5):
