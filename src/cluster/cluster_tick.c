@@ -359,11 +359,13 @@ static u64 *read_wanted(struct session *s, const struct member *m)
     return &s->read_wanted;
 }
 
-/* No region of this node has the slot: to the leader that the map knows, or a member that will know one. */
-static const char *send_by_map(struct cluster *c, i32 slot)
+/* No region of this node has the slot: to the leader that the map knows, or a member that will know one. A
+ * member that comes later knows nothing of the reads of the one that was here. */
+static const char *send_by_map(struct cluster *c, struct session *s, i32 slot)
 {
     const struct map_region *row = map_at(&c->map, (u32)slot);
     const struct cluster_node *n = row && row->leader ? cluster_node_of(c, row->leader) : NULL;
+    s->read_wanted = 0;
     for (u32 i = 0; row && i < row->at.conf.voters_n && (!n || n == c->nodes); i++)
         n = cluster_node_of(c, row->at.conf.voters[i]);
     if (!n || n == c->nodes) return ROUTE_UNSERVED;
@@ -377,7 +379,7 @@ const char *cluster_elsewhere(void *owner, const struct request *q, const struct
     struct cluster *c = s->cluster;
     if (is_for_both(q, cmd))
         return "CROSSSLOT A transaction can't be about functions and keys in cluster mode";
-    if (q->slot >= 0 && !cluster_at_slot(c, (u32)q->slot)) return send_by_map(c, q->slot);
+    if (q->slot >= 0 && !cluster_at_slot(c, (u32)q->slot)) return send_by_map(c, q->session, q->slot);
     struct member *m = member_for(c, q, cmd);
     bool queued = q->session->tx && cmd->flags & CMD_OF_KEYSPACE;
     if (!queued && !touches_data(cmd, q->session, q->argv)) return NULL;

@@ -209,3 +209,34 @@ def test_a_node_joins_and_a_node_leaves_under_load(tmp_path):
         with cluster_client(cluster) as c:
             assert all(int(c.get(key)) == count for key, count in load.counts.items())
         assert len(load.counts) > 100
+
+
+def test_a_follower_read_of_a_member_that_was_replaced():
+    """The node that was asked loses its member of the region before it has its answer, and later gets another one: that one counts
+    reads anew."""
+    with Cluster(4, (*OPTIONS, '--cluster-regions', '1'), replicas=3) as cluster:
+        settled(cluster, 1)
+        has = [n for n in cluster.nodes if 1 in regions(n)]
+        leader, spare = leader_of(cluster, 1), next(n for n in cluster.nodes if n not in has)
+        asked = next(n for n in has if n is not leader)
+        name = node_id(asked)[:8]
+        with leader.client() as c:
+            c.set('k', 'v')
+        with asked.client() as c:
+            wire = c.connection_pool.get_connection('_')
+
+            def ask(*command):
+                wire.send_command(*command)
+                return wire.read_response()
+            assert ask('READONLY') == 'OK'
+            assert all(ask('GET', 'k') == 'v' for _ in range(300))
+            with Stopped(asked):
+                wire.send_command('GET', 'k')
+                eventually(lambda: table(leader) and name not in table(leader)[1]['members'], 60, 0.1)
+            with pytest.raises(redis.ResponseError, match='MOVED'):
+                wire.read_response()
+            eventually(lambda: 1 not in regions(asked), 60, 0.1)
+            spare.kill()
+            eventually(lambda: table(asked).get(1, {}).get('state') == 'serving' and name in table(asked)[1]['members'] and
+                       regions(asked).get(1, {}).get('slots', '-') != '-', 60, 0.1)
+            assert ask('GET', 'k') == 'v'
