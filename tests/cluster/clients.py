@@ -144,8 +144,9 @@ class Client:
         got = UNKNOWN if replies is UNKNOWN else result(replies)
         if got is not UNKNOWN or writes:
             self.load.count(got)
-            what = f'{self.number}@{self.address[0]}: ' + '; '.join(' '.join(map(str, c)) for c in commands)
-            self.load.history.setdefault(group, []).append(Op(call, NEVER if got is UNKNOWN else ret, run, got, what))
+            text = '; '.join(' '.join(map(str, c)) for c in commands)
+            what = f'{self.number}@{self.address[0]}: {text}'
+            self.load.history.setdefault(group, []).append(Op(call, NEVER if got is UNKNOWN else ret, run, got, what, text))
         return got
 
     async def run(self):

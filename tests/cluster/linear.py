@@ -34,6 +34,7 @@ class Op:
     run: Callable[[dict, float, float], tuple]
     result: Any
     what: str = ''
+    same: str = ''  # operations for which this is equal, and not empty, do the same
 
 
 @dataclass
@@ -49,9 +50,19 @@ class Search:
 
     def __init__(self, ops, skew, limit):
         self.known = sorted((op for op in ops if op.result is not UNKNOWN), key=lambda op: op.call)
-        self.unknown = [op for op in ops if op.result is UNKNOWN]
+        self.unknown = sorted((op for op in ops if op.result is UNKNOWN), key=lambda op: op.call)
+        self.twins = self.earlier_twins()
         self.skew, self.limit = skew, limit
         self.seen, self.tried, self.deepest = set(), 0, 0
+
+    def earlier_twins(self):
+        """For operations with an unknown outcome: the bit of the one that was called just before and does the same, or None. If one
+        of them happened, it may as well have been the first: so the others wait for it."""
+        last, twins = {}, []
+        for i, op in enumerate(self.unknown, len(self.known)):
+            twins.append(last.get(op.same) if op.same else None)
+            last[op.same] = i
+        return twins
 
     # -- what may come next ---------------------------------------------------------------------
 
@@ -67,7 +78,8 @@ class Search:
                 left.append((i, op))
                 horizon = min(horizon, op.ret)
         left.sort(key=lambda c: c[1].ret)
-        left += ((i, op) for i, op in enumerate(self.unknown, len(self.known)) if not done >> i & 1)
+        left += ((i, op) for i, (op, twin) in enumerate(zip(self.unknown, self.twins), len(self.known))
+                 if not done >> i & 1 and (twin is None or done >> twin & 1))
         return [(i, op) for i, op in left if op.call <= horizon], horizon
 
     def aged(self, state, first, last):

@@ -48,6 +48,15 @@ def test_an_unknown_outcome_may_or_may_not_have_happened():
     bad(first, unknown, op(4, 5, get('k'), 'b'), op(6, 7, get('k'), 'a'))
 
 
+def test_many_unknown_operations_that_do_the_same():
+    """Which of them have happened makes no difference: how many does."""
+    unknown = [Op(i / 100, NEVER, incr('k'), UNKNOWN, same='INCR k') for i in range(40)]
+    ok(*unknown, op(1, 2, get('k'), 17), op(3, 4, get('k'), 40))
+    bad(*unknown, op(1, 2, get('k'), 41), limit=10_000)
+    bad(*unknown, op(0.205, 0.209, get('k'), 22), limit=10_000)      # 21 of them had been called
+    ok(*unknown, op(0.205, 0.209, get('k'), 21), limit=10_000)
+
+
 def test_a_key_dies_at_its_deadline():
     write = op(0, 1, put('k', 'a', ttl=10), True)
     ok(write, op(9, 9.5, get('k'), 'a'), op(12, 13, get('k'), None))
