@@ -1,7 +1,9 @@
 """Clusters of real servers on this machine, for the tests of this folder."""
 import os
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,11 +18,21 @@ from mayfly import BINARY, ENGINES, ROOT, Client, eventually, free_port, in_one_
 REGIONS = os.environ.get('MAYFLY_CLUSTER_REGIONS', '1')    # of clusters whose tests do not say how many
 
 
+def is_free(port):
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind(('127.0.0.1', port))
+        except OSError:
+            return False
+        return True
+
+
 def free_ports():
-    """A port for clients whose bus port is free, too."""
+    """A port for clients whose bus port is free, too; both below those that the kernel gives to connections."""
     while True:
-        port = free_port()
-        if port < 55000:
+        port = random.randrange(11000, 22000)
+        if is_free(port) and is_free(port + 10000):
             return port
 
 
