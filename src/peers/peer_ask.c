@@ -1,4 +1,4 @@
-/* A peer that this site asks for what it lacks: connecting, AUTH, SITE.HELLO, and applying what comes. */
+/* A peer that this site fetches from: connecting, AUTH, SITE.HELLO, and applying its messages. */
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -105,7 +105,7 @@ static void ask_flush(struct peer *x)
     ask_watch(x, (c->events & UV_READABLE) | (x->out.n ? UV_WRITABLE : 0));
 }
 
-/* What this side says is small, a clock now and then; it waits until the last one was taken. */
+/* This side sends little, only its clock now and then, and not before the last one was sent completely. */
 void peer_feed(struct peer *x)
 {
     struct peer_conn *c = x->conn;
@@ -181,8 +181,8 @@ static bool ask_goes_on(const struct peer *x)
     return x->link.state != LINK_MERGE && region_site_may_take(lone_region(x->of->server), &x->link);
 }
 
-/* The messages of one read are one transaction. Those after a full sync wait until it is merged, those for a
- * site in doubt until it is not: then peer_resume is called. */
+/* The messages of one read are one transaction. Messages after a full sync wait until it is merged, and
+ * messages to a site in doubt until the doubt ends: then peer_resume is called. */
 static void ask_apply(struct peer *x)
 {
     struct server *s = x->of->server;
@@ -208,7 +208,7 @@ static void ask_apply(struct peer *x)
     if (x->state == PEER_LINKED) peer_close(x, x->link.why ? x->link.why : "it said goodbye");
 }
 
-/* A line that is no message: an error of the other server, such as -NOAUTH or -LOADING. */
+/* A line that is not a message: an error of the other server, such as -NOAUTH or -LOADING. */
 static void ask_bad_line(struct peer *x)
 {
     char why[PEER_REASON], text[BYTES_LEGIBLE + 4];

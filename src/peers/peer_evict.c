@@ -1,21 +1,21 @@
-/* Evictions. All survivors have to agree on the last effect of the evicted site that counts:
+/* Evictions. All survivors must agree on the last effect of the evicted site that counts:
  *
- * 1. SITE EVICT gid at a member fences the site off there: it takes no further effect of gid, and says over
- *    all links how far it had come (SITE.FENCE gid reports, a clock by member).
- * 2. A site that hears of it fences gid off likewise, adds how far it had come itself, and passes all reports
- *    on. An effect of gid that any survivor had counts for all: the fence is the latest of the reports. One
- *    that came while the fence was lower was not taken, so its links begin anew, and it comes again.
- * 3. When the first site has reports of all members but gid, and all effects up to the fence, it says EVICT,
- *    which is an effect. With it the fence is the same everywhere, and garbage waits for gid no longer.
+ * 1. SITE EVICT gid at a member fences the evicted site off: the member accepts no further effects of gid,
+ *    and reports over all links how many it has (SITE.FENCE gid reports, a clock by member).
+ * 2. A site that receives this also fences gid off, adds its own report, and forwards all reports. An effect
+ *    of gid that any survivor has counts for all: the fence is the maximum of the reports. Effects that
+ *    arrived while the fence was lower were dropped, so the links reconnect, and they are sent again.
+ * 3. When the first site has reports of all members but gid, and all effects up to the fence, it makes an
+ *    EVICT effect. With it the fence is the same at all sites, and garbage collection ignores gid.
  *
- * Fences are stored; reports are not: after a restart SITE EVICT is to be said again. */
+ * Fences are stored, reports are not: after a restart SITE EVICT has to be repeated. */
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "peers/peers_parts.h"
 #include "server/commit.h"
 
-/* How far this site has come with gid. One more than the number: a report of 0 is one, too. */
+/* How many effects of gid this site has. Reports are stored plus one, so that 0 means none was received. */
 static bool evict_report(struct peers *p, u8 gid)
 {
     struct region *r = lone_region(p->server);

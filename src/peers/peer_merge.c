@@ -1,6 +1,5 @@
-/* Merging a full sync that has arrived, in slices between ticks. Meanwhile clients' writes wait, and so
- * does what other sites send. It needs nothing more of the site it came from: if the connection ends,
- * merging continues. */
+/* Merging a full sync that has arrived, in slices between ticks. Meanwhile clients' writes and messages of
+ * other sites wait. It does not need its sender any more: if the connection is closed, merging continues. */
 #include "base/clock.h"
 #include "peers/peers_parts.h"
 #include "server/commit.h"

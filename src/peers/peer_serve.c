@@ -1,4 +1,4 @@
-/* A site that asks this one: SITE.HELLO makes its connection a link, which then pulls what it lacks. */
+/* A site that fetches from this one: SITE.HELLO makes its connection a link, which reads from the backlog. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@ static struct served *served_of(const struct conn_source *source)
     return (struct served *)(void *)((char *)(uintptr_t)source - offsetof(struct served, source));
 }
 
-/* While a script is interrupted the site's clock has effects that are not committed: nothing is sent. */
+/* While a script is interrupted, the site's clock includes uncommitted effects, so nothing is sent. */
 static bool served_waits(const struct served *v)
 {
     const struct server *s = v->of->server;
@@ -44,8 +44,9 @@ static void serve_sent(struct conn_source *source, size_t n)
     if (v->link.state == LINK_OVER) conn_close(v->conn);
 }
 
-/* Limits of output are for what grows while nobody reads. A piece does not: the next one is made when it was
- * sent. But it may have a message of any size, which must not end the link each time that it comes. */
+/* Output limits are for output that grows while it is not read. This output does not grow: the next piece is
+ * made when the last one was sent. But a piece may contain a message of any size, which must not close the
+ * link each time it is sent. */
 static u64 serve_pending(const struct conn_source *source UNUSED) { return 0; }
 
 /* -- coming and going ---------------------------------------------------------------------------------- */
@@ -150,7 +151,7 @@ void cmd_site_hello(struct ctx *c)
     log_line(&p->server->log, LOG_NOTICE, "Link from site %d at %s", v->link.peer, conn->peer);
 }
 
-/* The messages of a link that is open, on its connection only. */
+/* Messages of an open link are accepted only on its own connection. */
 static struct served *serve_link(struct ctx *c)
 {
     struct served *v = conn_of(c->session)->peer_link;

@@ -247,7 +247,7 @@ static void peers_close_all(struct peers *p, const char *why)
     for (struct served *v = p->served; v; v = v->next) served_close(v);
 }
 
-/* For effects that were not taken when they came: a link begins with what this site has. */
+/* For effects that were dropped when they arrived: a new link begins after what this site has. */
 static void peers_ask_again(struct peers *p)
 {
     if (LIKELY(!p->missed)) return;
@@ -344,7 +344,7 @@ static void peers_count_garbage(struct peers *p)
     p->garbage_seen = 0;
 }
 
-/* Garbage goes a slice at a time; when all was looked at, after a second again. */
+/* Garbage is collected in slices; after all keys were visited, again after a second. */
 static void peers_collect(struct peers *p)
 {
     struct server *s = p->server;

@@ -1,20 +1,21 @@
-/* Sites as processes: a server with site-id, and the connections to other sites (docs/sites.md).
+/* Sites as processes: a server with site-id, and its connections to other sites (docs/sites.md).
  *
- * What a site does with effects is below (site/, exec/region_site.h): here are sockets, time, commands and
- * figures. A site asks each of its peers (site-peer, PEEROF) over a connection of its own for what it
- * lacks, and serves those that ask it. So two sites have two connections, one each way.
+ * The layers below (site/, exec/region_site.h) handle effects; here are sockets, time, commands and metrics.
+ * A site fetches what it lacks from each of its peers (site-peer, PEEROF), over one connection per peer, and
+ * serves the sites that fetch from it. So two sites have two connections, one in each direction.
  *
- *     peer_ask.c     a peer that we ask: connecting, AUTH, SITE.HELLO, applying what comes
- *     peer_serve.c   a site that asks us: SITE.HELLO and SITE.CLOCK are commands of its connection, which
- *                    then pulls what it lacks from the backlog (conn_source)
+ *     peer_ask.c     a peer that we fetch from: connecting, AUTH, SITE.HELLO, applying its messages
+ *     peer_serve.c   a site that fetches from us: SITE.HELLO and SITE.CLOCK are commands of its connection,
+ *                    which then reads the missing effects from the backlog (conn_source)
  *     peer_merge.c   merging a full sync that has arrived
  *     peer_evict.c   evictions
  *     peers.c        starting, founding and joining, evictions, time
  *     peers_cmd.c    PEEROF, SITE …
  *     peers_info.c   INFO sites, SITE INFO, metrics
  *
- * Nothing of a tick is sent before it is committed: links are fed from the backlog, which gets committed
- * effects only. A commit that fails ends all links, because messages that were taken are needed again. */
+ * Effects are sent only after their tick is committed: links are fed from the backlog, which gets only
+ * committed effects. A failed commit closes all links, because messages that were applied are needed
+ * again. */
 #ifndef MAYFLY_PEERS_PEERS_H
 #define MAYFLY_PEERS_PEERS_H
 
@@ -24,7 +25,7 @@ struct server;
 struct conn;
 struct peers;
 
-/* Before any data is loaded: from here on metadata of sites is kept. False: the log says why not. */
+/* Call it before any data is loaded: afterwards site metadata is kept. False: the log says why not. */
 bool peers_prepare(struct server *s);
 /* When all data is loaded: makes the server a site, as configured, unless it is to be a replica. False: the
  * log says why it can't be. */

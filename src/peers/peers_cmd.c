@@ -36,7 +36,7 @@ static bool site_cmd_other(struct ctx *c, bytes arg, u8 *gid)
 
 /* -- members ------------------------------------------------------------------------------------------- */
 
-/* Admits a site that is not known yet; one that is a member stays one. False: an error was replied. */
+/* Admits a site that is not a member yet. False: an error was replied. */
 static bool site_cmd_admit(struct ctx *c, struct peers *p, u8 gid)
 {
     const struct site *s = peers_site(p);
@@ -56,8 +56,8 @@ static bool site_cmd_admit(struct ctx *c, struct peers *p, u8 gid)
     return true;
 }
 
-/* A site without any effect so far, of its own or others', that has been told of a site with a lower id joins
- * that one's group: of two new sites that are told of each other, one has to be the first. */
+/* A site without any effects joins the group of a site with a lower id when it gets that one as a peer: if
+ * two new sites become peers of each other, one of them must be the first. */
 static bool site_cmd_joins(struct ctx *c, struct peers *p, u8 gid)
 {
     struct site *s = peers_site(p);

@@ -11,7 +11,7 @@ static const char *info_peer_state(const struct peer *x)
     return x->link.state == LINK_STREAM ? "up" : x->link.state == LINK_FULL ? "full-sync" : "greeting";
 }
 
-/* How many effects a member lacks, as far as is known here. */
+/* How many effects a member lacks, as far as this site knows. */
 static u64 info_behind(const struct site *s, u8 gid)
 {
     u64 n = 0;
@@ -33,7 +33,7 @@ static void info_clock(const struct site_clock *c, struct buf *b)
     buf_append_str(b, "\r\n");
 }
 
-/* Members that hold garbage up: what is not known to be there. */
+/* Members that delay garbage collection, because they are not known to have all effects. */
 static void info_waits_for(const struct site *s, struct buf *b)
 {
     size_t before = b->n;

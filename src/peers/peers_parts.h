@@ -1,4 +1,4 @@
-/* The inside of peers.h. */
+/* Internals of peers, for the files of this folder. */
 #ifndef MAYFLY_PEERS_PEERS_PARTS_H
 #define MAYFLY_PEERS_PEERS_PARTS_H
 
@@ -23,7 +23,7 @@ struct peer_reason {
 
 enum peer_state { PEER_DOWN, PEER_CONNECTING, PEER_GREETING, PEER_LINKED };
 
-/* libuv needs a handle until its close callback has run: a connection outlives its end. */
+/* libuv needs the handle until its close callback has run, so this outlives the connection. */
 struct peer_conn {
     struct peer *peer; /* NULL: closed */
     uv_poll_t poll;
@@ -57,7 +57,7 @@ struct peer {
     u32 argv_cap;
 };
 
-/* A site that asks us. It lives as long as its connection. */
+/* A site that fetches from us. It lives as long as its connection. */
 struct served {
     struct conn_source source;
     struct peers *of;
@@ -115,13 +115,13 @@ extern const u32 peers_lag_edges_ms[PEERS_LAGS];
 void peers_note_effect(struct peers *p, const struct site_link *l);
 void peer_note_reason(struct peer_reason *r, const char *why);
 u64 peers_garbage(const struct peers *p); /* keys that wait for garbage collection, as last counted */
-/* Whether links may send. Not while the AOF refuses writes: others would have effects, and know of clocks,
- * that this site loses if it ends now. */
+/* Whether links may send. Not while the AOF can't be written: other sites would get effects and clocks that
+ * this site loses if it is killed now. */
 bool peers_may_tell(const struct peers *p);
 /* Why this site may not write; NULL: it may. */
 const char *peers_deny(const struct peers *p);
 
-/* A full sync that has arrived is being merged: writes wait, and no peer is heard. */
+/* A full sync that has arrived is being merged: writes and messages of peers wait. */
 static inline bool peers_merging(const struct peers *p) { return p->merging || p->orphan; }
 
 /* -- peer_merge.c */
@@ -150,7 +150,7 @@ void peers_put_reports(const struct peers *p, u64 *version, struct buf *out);
 bool peers_take_reports(struct peers *p, const bytes *argv, u32 argc); /* SITE.FENCE; false: malformed */
 void peers_evict_cron(struct peers *p);
 void peers_evict_release(struct peers *p);
-/* Members of which nothing was heard yet for the eviction of gid: appended as "3 7". False: none. */
+/* Members whose reports for the eviction of gid are missing: appended as "3 7". False: none. */
 bool peers_evict_waits(const struct peers *p, u8 gid, struct buf *out);
 
 #endif
