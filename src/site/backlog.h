@@ -1,5 +1,5 @@
-/* The latest effects that a site has applied, its own and those of others, in the order in which it
- * applied them: what another site lacks is read from here, so any site can bring any other up to date. */
+/* The latest effects that a site has applied, its own and those of others, in that order. Other sites read
+ * the effects they lack from here, so any site can bring any other up to date. */
 #ifndef MAYFLY_SITE_BACKLOG_H
 #define MAYFLY_SITE_BACKLOG_H
 
@@ -20,10 +20,10 @@ void site_backlog_add(struct site_backlog *b, struct site_dot dot, bytes raw);
 void site_backlog_gap(struct site_backlog *b,
                       const struct site_clock *now); /* a full sync: effects never came */
 
-/* Whether all is here that somebody with this clock lacks. */
+/* Whether it has everything that a site with this clock lacks. */
 bool site_backlog_reaches(const struct site_backlog *b, const struct site_clock *clock);
-/* The next effect from *number on that `clock` does not cover; *number then is that after it. False:
- * none yet. The bytes live until the next add. *lost: the effects at *number are not here any more. */
+/* The next effect, from *number on, that `clock` does not cover; *number becomes the one after it. False:
+ * none yet. The bytes are valid until the next add. *lost: the effects at *number have been dropped. */
 bool site_backlog_next(const struct site_backlog *b, const struct site_clock *clock, u64 *number, bytes *raw,
                        bool *lost);
 

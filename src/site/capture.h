@@ -1,18 +1,18 @@
-/* Local writes become effects. While an engine is captured, its table of primitives is a copy in which those
- * that write are the site's: each changes the key's metadata, notes the moves for other sites, and then calls
- * the engine's own. Primitives that read are the engine's own, so a plain read costs what it costs without
- * sites, and a server without sites has no such table.
+/* Turns local writes into effects. While an engine is captured, its table of primitives is a copy in which
+ * the writing primitives are the site's: each changes the key's metadata, records the moves for other sites,
+ * and then calls the engine's own. Reading primitives are the engine's own, so a plain read costs the same as
+ * without sites, and a server without sites has no such table.
  *
  *     site_capture_open(&c, e, databases, gid);
  *     … e->ops->str.put(e, …)                     moves are gathered in an effect
  *     site_capture_end(&c);                       the request ends: the effect is emitted (site.emit)
  *
- * Moves of one effect can't remove what the same effect made, because removal is by clock. So an effect ends
- * where a write would have to, and the next one begins: `DEL k` after `SET k` in a MULTI. All effects up to
- * site_capture_end() are a piece: all but the last carry MOVE_MORE, and others apply them together.
+ * An effect can't remove what it made itself, because removal is by clock. Where a write would have to (`DEL
+ * k` after `SET k` in a MULTI), the effect ends and the next one begins. All effects up to site_capture_end()
+ * are a piece: all but the last have MOVE_MORE, and other sites apply them together.
  *
- * A put says no more than the new value. What a command means by it (an increment, a change in place) it
- * states in engine.intent just before; without that it is a plain write.
+ * A put has only the new value. If a command means an increment or a change in place, it sets engine.intent
+ * just before; otherwise it is a plain write.
  *
  * A key that is past its deadline is not written to: dropping it is an expiry (site_expire), and so is the
  * first write to a name under which something is left that is past its deadline.
@@ -22,10 +22,10 @@
  * databases, can't be expressed: the engine then has `failed`, so that nothing of the transaction is kept.
  * Commands that would do that are refused before (command.h, CMD_NO_SITE).
  *
- * A piece has at most SITE_PIECE_MAX effects; what goes on beyond that is another piece.
+ * A piece has at most SITE_PIECE_MAX effects; further ones are another piece.
  *
- * The site (its clocks, members, …) must not be changed by others but while the capture is paused. The
- * engine's time must not be behind site_now() when a command writes. */
+ * Other code may change the site (its clocks, members, …) only while the capture is paused. The engine's time
+ * must not be behind site_now() when a command writes. */
 #ifndef MAYFLY_SITE_CAPTURE_H
 #define MAYFLY_SITE_CAPTURE_H
 

@@ -11,11 +11,11 @@
  *     capture_leave(c);
  *
  * Invariants:
- * 1. site.moves is the open effect, with its head, if `open`; else it is empty.
- * 2. What is stored of a key is what applying the moves so far would make of it (apply.c): all that a local
- *    write sees is covered by its context, so removing is dropping, but for what the effect made itself.
- * 3. A move that has to remove what the open effect made is preceded by capture_split().
- * 4. `key` is as stored whenever no primitive runs, if `keyed`. */
+ * 1. site.moves contains the open effect, with its head, if `open`; otherwise it is empty.
+ * 2. The stored state of a key is the result of applying the moves so far (apply.c). The context of a local
+ *    write covers everything it sees, so it just drops what it removes, except what the effect itself made.
+ * 3. capture_split() precedes a move that would have to remove what the open effect made.
+ * 4. While no primitive runs, `key` equals what is stored, if `keyed`. */
 #ifndef MAYFLY_SITE_CAPTURE_PARTS_H
 #define MAYFLY_SITE_CAPTURE_PARTS_H
 
@@ -43,7 +43,7 @@ static inline struct site_capture *capture_enter(struct engine *e, struct key_re
 
 static inline void capture_leave(struct site_capture *c) { c->site.e->ops = &c->ops; }
 
-/* Staging databases are nobody's business but the engine's. */
+/* Staging databases are not captured: the engine's own primitive is used. */
 static inline bool capture_serves(const struct site_capture *c, u32 db) { return db < c->site.databases; }
 
 static inline enum engine_intent capture_intent(struct site_capture *c)
@@ -72,9 +72,9 @@ bool capture_made_inc(const struct site_capture *c, const struct site_cell *cell
 
 /* -- keys */
 struct site_key *capture_key(struct site_capture *c, const struct key_ref *ref);
-/* The same; what is past its deadline without hiding the key goes first, which may change the ref. */
+/* The same, after deleting what is past its deadline without hiding the key, which may change the ref. */
 struct site_key *capture_live_key(struct site_capture *c, struct key_ref *ref);
-/* The same for a key that is about to be cleared: only what hides it goes first. */
+/* The same for a key that is about to be cleared: only what hides it is deleted first. */
 struct site_key *capture_free_key(struct site_capture *c, struct key_ref *ref);
 void capture_save(struct site_capture *c, struct site_key *k, struct key_ref *ref);
 void capture_note_gone(struct site_capture *c, const struct site_key *k);

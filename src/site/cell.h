@@ -1,17 +1,16 @@
 /* A cell: one register, which is a string, a hash field, a member, a list element or an entry of a stream.
- * It has what was written to it (several values only after concurrent writes), and the totals by which sites
- * have incremented it.
+ * It has the values written to it (several only after concurrent writes), and for each site the total of its
+ * increments.
  *
- * Its value is that of the latest write (stamp, then the lower gid), and to that all increments are
- * added that no write or removal has seen. If the winner is no number it shows as it is.
+ * The cell's value is that of the latest write (by stamp, then the lower gid), plus all increments that no
+ * write or removal has seen. If the winning value is not a number, increments are ignored.
  *
- * A stream has two cells that are no entries. The one without a path says that the stream is there: what
- * makes a stream writes it. That of the id 0-0 has the last id, where the entries don't say it: the highest
- * of all that were written concurrently. Entries have no stamps: of two with the same id the lower gid's
- * shows.
+ * A stream has two cells that are not entries. The one without a path says that the stream exists: a write
+ * that creates a stream writes it. The one with id 0-0 stores the last id if the entries don't show it: the
+ * highest of those written concurrently. Entries have no stamps: of two with the same id the lower gid's
+ * wins.
  *
- * A cell is stored without its value if that is what the engine shows, and without the values that
- * nobody needs:
+ * A cell is stored without its value if the engine has that value, and without values that are not needed:
  *     count and flags · (dot [· stamp] [· birth] [· value]) … · (gid · hi · lo · total · lo_total) … */
 #ifndef MAYFLY_SITE_CELL_H
 #define MAYFLY_SITE_CELL_H
@@ -81,7 +80,7 @@ void site_cell_write(struct site_cell *c, struct site_dot dot, u64 stamp, struct
 void site_cell_add_inc(struct site_cell *c, struct site_inc inc); /* replaces that site's */
 void site_cell_forget(struct site_cell *c, struct site_dot dot);  /* a write; it may be absent */
 void site_cell_collect(struct site_cell *c);                      /* garbage: what does not count */
-/* Appends the counters for which a removal by somebody with this clock has to say how far it saw them. */
+/* Appends the counters that a removal by a site with this clock must mention, with how far it saw them. */
 void site_cell_seen(const struct site_cell *c, const struct site_clock *scope, struct buf *to);
 /* Appends the value, given all that was written; false: none. */
 bool site_cell_value(const struct site_cell *c, struct buf *out);

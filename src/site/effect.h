@@ -1,15 +1,14 @@
-/* Effects: what one write of a site does, as bytes that every site applies in the same way.
+/* Effects: the changes made by one write at a site, as bytes that every site applies in the same way.
  *
  *     effect = dot · stamp (8 bytes) · clock · move · move …
  *     move   = op [· database · name] · what the op needs
  *
- * The clock is the effect's context: what its author had applied. A move removes atoms that the context
- * covers and adds atoms that are marked by the effect's dot. The stamp is a hybrid logical clock:
+ * The clock is the effect's context: the effects that its author had applied. A move removes atoms that the
+ * context covers and adds atoms that are marked by the effect's dot. The stamp is a hybrid logical clock:
  * milliseconds << 16 and a counter.
  *
- * An effect may come from anybody. site_effect_parse() checks all of it, so that applying it can't fail:
- * every dot in it is one that its author can have known, types, numbers and list positions are well
- * formed. */
+ * Effects are untrusted input. site_effect_parse() checks the whole effect, so that applying it can't fail:
+ * its author can have known every dot in it, and types, numbers and list positions are well formed. */
 #ifndef MAYFLY_SITE_EFFECT_H
 #define MAYFLY_SITE_EFFECT_H
 
@@ -64,11 +63,11 @@ struct site_effect {
     bool more; /* it has MOVE_MORE */
 };
 
-/* `raw` has to live as long as the effect. False: it is no effect, and `why` says what is wrong. */
+/* `raw` must live as long as the effect. False: it is not an effect, and `why` says what is wrong. */
 bool site_effect_parse(bytes raw, struct site_effect *out, const char **why);
 void site_put_effect_head(struct buf *to, struct site_dot dot, u64 stamp, const struct site_clock *context);
 
-/* Walks over the moves of an effect, or of anything with moves in it. */
+/* Iterates over the moves of an effect, or over other bytes that contain moves. */
 struct site_moves {
     struct site_reader in;
     u32 db;
@@ -91,7 +90,7 @@ struct site_set {
 };
 bool site_get_set(bytes moves, struct site_set *out);
 
-/* Counters that somebody saw in a cell: gid, how far, and the total, for each. */
+/* Counters that an author saw in a cell: for each gid, up to which effect, and the total. */
 struct site_seen {
     u8 gid;
     u64 hi;

@@ -1,16 +1,16 @@
-/* A full sync that comes in: the keys of another site are staged as they arrive, and merged a few at a time
- * when all of them are here and were checked (sync.h has the rules).
+/* Receiving a full sync: the keys of another site are staged as they arrive, and merged a few at a time when
+ * all of them have arrived and were checked (sync.h has the rules).
  *
  *     site_full_begin(&f, s, head, &why)           SITE.FULL
  *     site_full_key(&f, db, name, dump, &why)      SITE.KEY
  *     site_full_effect(&f, raw, &why)              SITE.EFFECT: made since the snapshot began
- *     site_full_start(&f)                          SITE.DONE: from here on, `s` is torn
+ *     site_full_start(&f)                          SITE.DONE: from now on `s` is torn
  *     while (site_full_step(&f, count, &why) == FULL_MORE) …   each in a transaction
  *
  * While it merges, site.torn is set: some keys are as of the other site's clock, and the site's own clock
- * does not say so yet. Until the last step the site writes nothing, applies nothing of others, expires and
- * collects nothing, its time stands still, and it serves nobody. If it ends before (a crash, a failed
- * commit), the site stays torn: only another full sync mends it. */
+ * does not include that yet. Until the last step the site makes no effects, applies none of others, expires
+ * and collects nothing, its time stands still, and it serves no other site. If merging is interrupted (a
+ * crash, a failed commit), the site stays torn until another full sync is merged. */
 #ifndef MAYFLY_SITE_FULL_H
 #define MAYFLY_SITE_FULL_H
 
@@ -47,8 +47,8 @@ bool site_full_effect(struct site_full *f, bytes raw, const char **why);
 void site_full_start(struct site_full *f);
 
 enum site_full_step { FULL_MORE, FULL_MERGED, FULL_FINISHED, FULL_FAILED };
-/* About `count` keys or effects. MERGED, once: the clock has moved on, a backlog begins anew. FINISHED: all
- * effects are applied, too. */
+/* Merges about `count` keys or effects. Returns MERGED once, when the clock has advanced: start a new
+ * backlog. FINISHED: all effects are applied, too. */
 enum site_full_step site_full_step(struct site_full *f, u32 count, const char **why);
 void site_full_tear(struct site_full *f); /* a step was not kept: the site is torn */
 void site_full_release(struct site_full *f);

@@ -1,5 +1,5 @@
-/* A key as the site layer sees it: an engine's key and its companion (engine/companion.h), loaded,
- * changed, and saved.
+/* A key of the site layer: an engine's key and its companion (engine/companion.h), which are loaded, changed
+ * and saved.
  *
  * A key is a bag of atoms, each marked by the dot of the effect that made it:
  *   claims     who wrote the key last, and as which type: several only after concurrent writes
@@ -71,10 +71,10 @@ struct site_key {
 void site_key_load(struct site_key *k, struct engine *e, u32 db, bytes name);
 /* The same for a key that was found: `ref` is as from find(), also if that returned false. */
 void site_key_attach(struct site_key *k, struct engine *e, const struct key_ref *ref);
-/* Brings the engine up to date: type, deadline, string, companion. `position` is stored as `last` if
+/* Writes the changes to the engine: type, deadline, string, companion. `position` is stored as `last` if
  * touched. */
 void site_key_save(struct site_key *k, u64 position);
-/* Only the companion: the engine's value and deadline are what the key says, or are about to go. */
+/* Saves only the companion: the engine's value and deadline are up to date, or about to be deleted. */
 void site_key_save_companion(struct site_key *k, u64 position);
 void site_key_release(struct site_key *k);
 

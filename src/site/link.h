@@ -13,15 +13,16 @@
  *     SITE.CLOCK clock                 →     what has arrived
  *                                      ←     SITE.CLOCK clock
  *
- * Whatever the other side sends, it is refused with a reason, and nothing of that message is applied;
- * the link is then over. A refusal is sent as SITE.REFUSED reason.
+ * The other side is not trusted. If a message is refused, nothing of it is applied and the link ends; the
+ * reason is sent as SITE.REFUSED reason.
  *
  * n is the incarnation (site_meet) of who sends it; without it, 0. One of a site of which a later one was met
  * is refused with the number of that: SITE.REFUSED reason n. A link that is open ends likewise.
  *
- * A snapshot is sent as the other side takes it (walk.h), with the effects that are made meanwhile among its
- * keys. It is staged, and merged when all of it has arrived and was checked (full.h): the link then is in
- * LINK_MERGE, takes no messages, and site_link_step() has to be called until it is over or streams. */
+ * A snapshot is sent as fast as the other side reads it (walk.h); effects that are made meanwhile are sent
+ * between its keys. The receiver stages it, and merges it when all of it has arrived and was checked
+ * (full.h). The link is then in LINK_MERGE and takes no messages; call site_link_step() until it ends or
+ * streams. */
 #ifndef MAYFLY_SITE_LINK_H
 #define MAYFLY_SITE_LINK_H
 
@@ -59,7 +60,7 @@ void site_link_ask(struct site_link *l, struct site *s, struct site_backlog *b, 
 void site_link_serve(struct site_link *l, struct site *s, struct site_backlog *b);
 void site_link_release(struct site_link *l);
 
-/* Takes a message, in an open transaction. False: the link is over. */
+/* Processes a message, in an open transaction. False: the link has ended. */
 bool site_link_take(struct site_link *l, const bytes *argv, u32 argc, struct buf *out);
 /* Appends what there is to send: effects up to about `max` bytes, and the clock if it has changed.
  * False: over. */

@@ -1,22 +1,23 @@
-/* A site of active-active replication: its clocks, its members, and the rules by which effects become
- * data.
+/* A site of active-active replication: its clocks, its members, and the rules by which effects change data.
+ * docs/decisions/025-sites.md explains the terms.
  *
- * Everything here is a function of effects and of the time that is passed in: no clock is read, nothing
- * is sent. The caller owns the engine and its transaction; one call changes data and metadata in the
- * open transaction, and the caller commits both. What the site itself knows (struct site) is in memory.
+ * Everything here is a function of effects and of the time that is passed in: it reads no clock and sends
+ * nothing. The caller owns the engine and its transaction; one call changes data and metadata in the open
+ * transaction, and the caller commits both. The site's own state (struct site) is in memory.
  *
- *     site_tick(s, wall_ms);                  the time, before anything else of a tick
- *     site_write_...(s, db, key, ...)         a local write becomes an effect and is applied (write.h)
- *     site_receive(s, raw, &why)              an effect of another site
- *     site_expire(s, db, key, NULL)           what is past its deadline in a key goes
- *     site_hear(s, gid, clock)                what another site has: lets garbage go
- *     site_collect(s, ...)                    garbage collection
- *     site_merge_...(s, ...)                  a full sync (sync.h)
+ *     site_tick(s, wall_ms);                  sets the time, before anything else in a tick
+ *     site_write_...(s, db, key, ...)         makes a local write an effect and applies it (write.h)
+ *     site_receive(s, raw, &why)              applies an effect of another site
+ *     site_expire(s, db, key, NULL)           deletes what is past its deadline in a key
+ *     site_hear(s, gid, clock)                learns which effects another site has, so that garbage can be
+ *                                             collected
+ *     site_collect(s, ...)                    collects garbage
+ *     site_merge_...(s, ...)                  merges a full sync (sync.h)
  *
- * Each applied effect, from here or elsewhere, is handed to `emit`: the backlog for other sites.
+ * Each applied effect, local or remote, is passed to `emit`, which adds it to the backlog for other sites.
  *
- * Effects that belong together (one MULTI or script) are a *piece*: all but the last carry MOVE_MORE. They
- * have consecutive numbers, and wait until all of them can be applied. No other effect comes between them. */
+ * The effects of one MULTI or script are a *piece*: all but the last have MOVE_MORE. They have consecutive
+ * numbers, and wait until all of them can be applied. No other effect is applied between them. */
 #ifndef MAYFLY_SITE_SITE_H
 #define MAYFLY_SITE_SITE_H
 
@@ -35,24 +36,24 @@ struct site_member {
     struct site_dot dot; /* of its JOIN; {0, gid} for a founding member */
 };
 
-/* Which effects were here at which position. The position of a site is how many effects it has applied:
- * keys remember theirs (site_key.last), and an effect that was applied at a later position concerns them
- * no more. */
+/* Which effects the site had at which position. The position of a site is the number of effects it has
+ * applied. A key stores the position of its last change (site_key.last): effects applied at later positions
+ * have not changed it. */
 struct site_step {
     u64 position;
     struct site_dot dot;
 };
 
-struct site_after; /* content that an expiry took and that may have to be written again (expire.c) */
+struct site_after; /* content deleted by an expiry that may have to be written again (expire.c) */
 struct site_pending;
 struct site_walk;
 
-/* What was resolved here: several values of one cell, several types, several deadlines. */
+/* Conflicts resolved by this site: several values of one cell, several types, several deadlines. */
 enum site_conflict { SITE_CONFLICT_VALUE, SITE_CONFLICT_TYPE, SITE_CONFLICT_DEADLINE, SITE_CONFLICTS };
 
 struct site_stats {
     u64 conflicts[SITE_CONFLICTS];
-    u64 expiries_sent;       /* effects by which a key went at its deadline */
+    u64 expiries_sent;       /* effects that deleted an expired key */
     u64 expiries_suppressed; /* keys that another site deleted while this one waited */
 };
 
@@ -65,7 +66,7 @@ struct site {
     struct site_clock clock;
     u64 position;
     struct site_member members[SITE_GIDS];
-    u64 fence[SITE_GIDS]; /* of an evicted site nothing after this is applied */
+    u64 fence[SITE_GIDS]; /* effects of an evicted site after this one are not applied */
     bool fenced[SITE_GIDS];
     struct site_clock *acks[SITE_GIDS]; /* the latest clock that each member has sent us; NULL: none */
     struct site_step *trail;            /* in order of positions */
@@ -124,8 +125,8 @@ enum site_outcome site_receive(struct site *s, bytes raw, const char **why);
  * `e` except for its context. False: nothing was done, the effect has to be parsed and received. */
 bool site_receive_set(struct site *s, bytes raw, struct site_effect *e);
 enum site_outcome site_receive_parsed(struct site *s, const struct site_effect *e, const char **why);
-/* Whether it is the next one of a piece of which all that came before it waits: then what its context covers
- * is on its way. */
+/* Whether it is the next effect of a piece whose earlier effects are all waiting: then the effects that its
+ * context covers are still to come. */
 bool site_is_next_part(const struct site *s, struct site_dot dot);
 void site_apply_pending(struct site *s); /* what waited for something that has come by a full sync */
 void site_commit(struct site *s);        /* makes the effect of s->moves, applies it, and empties s->moves */
@@ -152,8 +153,8 @@ void site_add_step(struct site *s, struct site_step step);
 void site_find_stable(struct site *s);
 
 /* -- expiry (expire.c) */
-/* Deadlines that arrived after their time end only what `clock` covers; those of a piece, only what their
- * effect's author had seen and made by then. */
+/* Deadlines that arrived after they had passed: they end only what `clock` covers; in a piece, only what
+ * their effect's author had seen and made by then. */
 struct site_late {
     const struct site_dot *dots;
     u32 n;
@@ -162,7 +163,7 @@ struct site_late {
 };
 void site_expire(struct site *s, u32 db, bytes name, const struct site_late *late);
 bool site_due(const struct site *s, const struct site_key *k);
-/* What a periodic pass does for one key: the owner deletes at once, others after SITE_EXPIRE_DELAY_MS. */
+/* Expires one key, from a periodic pass: its owner deletes it at once, others after SITE_EXPIRE_DELAY_MS. */
 void site_expire_pass(struct site *s, u32 db, bytes name);
 /* Before a clear with a scope, or a mark that a full sync brings: remembers what an extension of ours
  * would need. `dot`: of the expiry. */
@@ -174,15 +175,15 @@ void site_forget_after(struct site *s);
 
 /* -- garbage (gc.c): call site_find_stable() first */
 void site_collect(struct site *s, u32 db, bytes name);
-/* Collects about `count` keys of a database, perhaps not those that stay only since the open
- * transaction; false: that was the last. `place`: as companion.each_kept. */
+/* Collects garbage of about `count` keys of a database; may miss keys deleted in the open transaction. False:
+ * these were the last keys. `place`: as companion.each_kept. */
 bool site_collect_some(struct site *s, u32 db, struct buf *place, u32 count);
 
 /* -- applying (apply.c) */
 void site_apply(struct site *s, const struct site_effect *e);
 void site_save(struct site *s, struct site_key *k, u64 position); /* site_key_save, and takes note of it */
-/* Calls fn with the name of each key of a database, also those of which only metadata is left. fn may
- * change it. */
+/* Calls fn with the name of each key of a database, including keys of which only metadata is left. fn may
+ * change the key. */
 typedef void (*site_name_fn)(void *arg, u32 db, bytes name);
 void site_each_key(struct site *s, u32 db, site_name_fn fn, void *arg);
 

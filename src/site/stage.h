@@ -1,6 +1,6 @@
-/* Keys that wait to be merged (full.h): more than fits in memory, so they go to a file without a name, in
- * parts by the hash of the key's name. Both sides' names of a key are in the same part, so a part can be
- * merged by itself, and one part is in memory at a time. */
+/* Keys that wait to be merged (full.h). They may not fit in memory, so they are written to an unlinked file,
+ * in parts by the hash of the key's name. The same key of both sites is in the same part, so the parts are
+ * merged one by one, and only one is in memory at a time. */
 #ifndef MAYFLY_SITE_STAGE_H
 #define MAYFLY_SITE_STAGE_H
 

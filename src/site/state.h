@@ -1,8 +1,8 @@
-/* What a site knows beside its keys, as bytes: stored with the data, in the same transaction.
+/* A site's own state as bytes: stored with the data, in the same transaction.
  *
- * `trail`: with the exact steps at which effects came (site.h). It takes some bytes for each effect
- * since the last collection, so it is for an orderly shutdown. Without it garbage of before waits until
- * all of it can go at once. */
+ * `trail`: includes the exact steps at which effects arrived (site.h). This takes some bytes for each effect
+ * since the last collection, so it is for an orderly shutdown. Without it older garbage waits until
+ * all of it can be collected at once. */
 #ifndef MAYFLY_SITE_STATE_H
 #define MAYFLY_SITE_STATE_H
 

@@ -1,6 +1,5 @@
-/* Full sync: the state of another site is merged into ours. An atom that one side lacks although its
- * clock covers it was removed there; so nothing that was deleted comes back, and nothing that only we
- * have is lost.
+/* Full sync: merges the state of another site into ours. If one side's clock covers an atom that it lacks,
+ * the atom was removed there. So nothing that was deleted reappears, and nothing that only we have is lost.
  *
  *     site_put_snapshot_head(a, &head);                           at site a
  *     site_put_key(a, db, name, &dump);                           for each of its keys (site_each_key)
@@ -12,8 +11,8 @@
  *     site_merge_key(b, &m, db, name, dump);                      for each key of either, once
  *     site_merge_finish(b, &m);
  *
- * A dump is empty if a has no such key. All in one transaction. False means that the snapshot is refused:
- * nothing was changed so far but the HLC. */
+ * A dump is empty if a has no such key. All of it is one transaction. False means that the snapshot is
+ * refused; only the HLC has changed. */
 #ifndef MAYFLY_SITE_SYNC_H
 #define MAYFLY_SITE_SYNC_H
 

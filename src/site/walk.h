@@ -1,13 +1,13 @@
-/* All keys of a site as they are at one moment, handed out a few at a time while they change: a snapshot
- * for another site (sync.h).
+/* A snapshot for another site (sync.h): all keys as they are at one moment, returned a few at a time while
+ * they change.
  *
- *     site_walk_begin(&w, s);                        the moment
+ *     site_walk_begin(&w, s);                        the moment of the snapshot
  *     while (site_walk_some(&w, bytes, fn, arg)) …   between transactions; fn gets db, name, dump
  *     site_walk_end(&w);
  *
- * A key that is about to change is dumped first, ahead of its turn, and its name is remembered:
- * site_key_load announces that (key.watch). A key may be handed out twice, with the same dump. What was
- * dumped ahead and not handed out yet is limited: beyond that the walk is lost. */
+ * A key that is about to change is dumped first, and its name is remembered: site_key_load reports such keys
+ * (key.watch). A key may be returned twice, with the same dump. The memory for dumps that were not returned
+ * yet is limited: beyond that the walk is lost. */
 #ifndef MAYFLY_SITE_WALK_H
 #define MAYFLY_SITE_WALK_H
 
@@ -17,8 +17,8 @@ struct site;
 
 #define SITE_WALK_AHEAD_MAX ((size_t)256 << 20) /* bytes of keys that were dumped ahead of their turn */
 
-/* The names of all keys, also those of which only metadata is left. Keys that are there during all of it are
- * found, perhaps twice; they may change meanwhile, also in other transactions. */
+/* Iterates over the names of all keys, including those of which only metadata is left. A key that exists the
+ * whole time is found, perhaps twice; keys may change meanwhile, also in other transactions. */
 struct site_names {
     u32 db, of;        /* where it continues; whose names were found */
     struct buf recent; /* what each_kept may not find yet (site.recent) … */
@@ -49,7 +49,7 @@ struct site_walk {
 };
 
 void site_walk_begin(struct site_walk *w, struct site *s);
-/* Hands out keys of about `bytes`. False: that was all, or it is lost. */
+/* Returns keys of about `bytes`. False: these were the last, or the walk is lost. */
 bool site_walk_some(struct site_walk *w, size_t bytes_max, site_dump_fn fn, void *arg);
 void site_walk_end(struct site_walk *w);
 

@@ -1,6 +1,5 @@
-/* Local writes. Each of these is one effect, which is applied here at once; they decide nothing that a
- * command decides (whether a key has the right type, what an option means), but know what a write does
- * to the atoms of a key.
+/* Local writes. Each function makes one effect and applies it. They decide nothing that a command decides
+ * (whether a key has the right type, what an option means), only how a write changes the atoms of a key.
  *
  * A key that is past its deadline must have been deleted before: site_expire(). */
 #ifndef MAYFLY_SITE_WRITE_H
@@ -13,8 +12,8 @@
 void site_put_key_seen(struct site *s, struct site_key *k, enum site_op op, struct buf *to);
 void site_move_clear(struct site *s, struct site_key *k,
                      const struct site_clock *scope); /* scope: an expiry */
-/* What a write to a key of this type begins with: a clear if there is nothing, otherwise the claim, an
- * end to hidden cells of other types, and the deadline, which is carried along. */
+/* The moves at the beginning of a write to a key of this type: a clear if there is nothing, otherwise the
+ * claim, the removal of hidden cells of other types, and the deadline, which is kept. */
 void site_move_start(struct site *s, struct site_key *k, enum value_type kind);
 void site_move_claim(struct site *s, const struct site_key *k, enum value_type kind);
 /* The value of one cell; fresh: the key was cleared by the same effect. */
