@@ -141,7 +141,7 @@ static void clear_atoms(struct site_key *k, const struct site_clock *clock)
     k->n_deadlines = n;
 }
 
-/* A clear by somebody who had seen all that is here now. */
+/* A clear by an author who had seen everything that is here now. */
 static bool clear_is_total(const struct apply *a, const struct site_key *k, const struct site_clock *clock)
 {
     if (k->counting || k->string.n_incs || !site_clock_covers(clock, &a->s->clock)) return false;
@@ -232,7 +232,7 @@ static void each_gathered(struct gathered *g, u32 db, site_name_fn fn, void *arg
     g->n = 0;
 }
 
-/* Those that the engine's walk over what stays may miss. */
+/* Those that the engine's walk over remaining companions may miss. */
 static void each_recent(struct site *s, u32 db, site_name_fn fn, void *arg)
 {
     struct buf recent = s->recent; /* fn may add to it */

@@ -59,7 +59,7 @@ void site_backlog_add(struct site_backlog *b, struct site_dot dot, bytes raw)
 void site_backlog_gap(struct site_backlog *b, const struct site_clock *now)
 {
     while (b->n) backlog_drop_first(b);
-    b->number++; /* readers who had read all lack what did not come as effects */
+    b->number++; /* even readers at the end lack changes that were not effects */
     b->from = *now;
 }
 

@@ -26,7 +26,7 @@ static bool capture_continues(struct site_capture *c, struct buf *moves)
     return true;
 }
 
-/* An expiry that comes before the first write of a piece is none of it. */
+/* An expiry before the first write of a piece does not belong to the piece. */
 static void capture_emit_held(struct site_capture *c, bool more)
 {
     size_t head = c->held_effect.all.n - c->held_effect.moves.n;
@@ -44,7 +44,7 @@ static void capture_hold(void *arg, const struct site_effect *e)
     c->held_effect = *e;
 }
 
-/* What the clocks of others say changes only while the capture is paused. */
+/* The clocks of other sites change only while the capture is paused. */
 static void capture_refresh(struct site_capture *c)
 {
     struct site *s = &c->site;
@@ -195,7 +195,7 @@ void capture_expire(struct site_capture *c, u32 db, bytes name)
     c->holding = c->keyed = false;
 }
 
-/* The key is absent now: if metadata of it is left, site_each_key() has to know. */
+/* The key is absent now: if it has metadata left, site_each_key() must find it. */
 void capture_note_gone(struct site_capture *c, const struct site_key *k)
 {
     if (site_key_empty(k)) return;
@@ -299,7 +299,7 @@ static void capture_rem_hidden(struct site_capture *c, struct site_key *k, enum 
     buf_release(&paths);
 }
 
-/* A write in place carries the deadline along. What the effect itself said about it stands. */
+/* A write in place keeps the deadline, unless this effect has already set it. */
 static void capture_keep(struct site_capture *c, struct site_key *k, i64 at_ms, struct site_dot birth)
 {
     u32 n = 0;
@@ -367,7 +367,7 @@ void capture_rem_cell(struct site_capture *c, struct site_key *k, struct site_ce
 
 /* -- its life ---------------------------------------------------------------------------------------- */
 
-/* What a caller could still change is as it is now. */
+/* Bytes that the caller could still change are final now. */
 void capture_settle(struct site_capture *c, struct key_ref *ref)
 {
     bool moves = c->erased.n > 0 && ref && ref->entry && capture_serves(c, ref->db);

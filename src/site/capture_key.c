@@ -7,7 +7,7 @@ static const bytes empty = {"", 0};
 
 /* -- deleting --------------------------------------------------------------------------------------- */
 
-/* The key's value goes, and of its metadata what needs not stay. */
+/* Deletes the key's value, and the metadata that is not needed any more. */
 static void key_del(struct site_capture *c, struct key_ref *ref)
 {
     struct site_key *k = capture_key(c, ref);
@@ -112,8 +112,7 @@ static void key_gather(struct site_capture *c, struct key_ref *ref, struct buf *
     }
 }
 
-/* The engine's key is new under its name: all it has is written by this effect. What was left under the name
- * goes. */
+/* The engine's key is new: this effect has written all of it. Removes metadata left under its name. */
 static void key_adopt(struct site_capture *c, struct key_ref *ref)
 {
     struct buf cells = {0};
@@ -132,7 +131,7 @@ static void key_adopt(struct site_capture *c, struct key_ref *ref)
     buf_release(&cells);
 }
 
-/* What is left under a free name, and is past its deadline, goes before something takes the name. */
+/* Before a free name is used: expires metadata under that name that is past its deadline. */
 static void key_make_way(struct site_capture *c, u32 db, bytes key)
 {
     struct key_ref ref;
@@ -140,7 +139,7 @@ static void key_make_way(struct site_capture *c, u32 db, bytes key)
     if (!c->own->find(c->site.e, db, key, &ref)) capture_free_key(c, &ref);
 }
 
-/* Whether nothing of the companion outlives the key: it goes with it. */
+/* Whether nothing of the companion outlives the key. */
 static bool key_goes_at_once(const struct site_key *k)
 {
     return !k->counting && !k->string.n_incs && !k->n_marks;
@@ -155,7 +154,7 @@ static void capture_copy(struct engine *e, struct key_ref *ref, u32 db, bytes ke
     capture_leave(c);
 }
 
-/* As a copy and a deletion, but that the engine moves the value, if nothing else is left behind. */
+/* Like a copy and a deletion, except that the engine moves the value if nothing else is left behind. */
 static void key_move(struct site_capture *c, struct key_ref *ref, u32 db, bytes key)
 {
     struct engine *e = c->site.e;

@@ -149,8 +149,9 @@ static void capture_seq_erase(struct engine *e, struct key_ref *ref, u64 from, u
     capture_leave(c);
 }
 
-/* The companion must not change while the command walks: what goes is noted, and settled afterwards. Going
- * up, elements before this one have gone by now; going down, none has. */
+/* The companion must not change while the command walks over the list, so removed elements are recorded, and
+ * processed afterwards. In a forward walk, recorded elements before this one are already missing in the
+ * engine; in a backward walk, none is. */
 static void capture_erase_current(struct seq_iter *it)
 {
     struct engine *e = it->eng;

@@ -1,5 +1,5 @@
-/* Captured primitives of streams. Of a stream's rows only the entries are replicated, and of its head the
- * last id: nodes, groups and what is pending are the site's own. */
+/* Captured primitives of streams. Only the entries of a stream are replicated, and the last id of its head:
+ * nodes, groups and pending entries are local to the site. */
 #include "site/capture_parts.h"
 #include "xstream/xstream.h"
 
@@ -29,7 +29,7 @@ static void capture_create(struct engine *e, u32 db, bytes key, enum value_type 
 
 /* -- adding ----------------------------------------------------------------------------------------- */
 
-/* The cell of an entry that is about to be put. Beyond the last id there is none to be read. */
+/* The cell of an entry that is about to be put. Beyond the last id there can't be one, so it is not read. */
 static struct site_cell *stream_cell(struct site_capture *c, struct site_key *k, bytes path)
 {
     struct stream_id last = xstream_head_last(c->own->rows.head(c->site.e, &k->ref));

@@ -10,7 +10,8 @@ static const bytes nothing = {"", 0};
 
 /* -- what was added --------------------------------------------------------------------------------- */
 
-/* Increments are told as the difference that shows, so that the sum of all is what the command says. */
+/* An increment is sent as the difference between the new and the old visible value, so that the sum of all
+ * increments is what the command replied. */
 static struct site_num value_difference(bytes old, bytes now)
 {
     struct site_num a = {0}, b = {0};
@@ -27,7 +28,7 @@ static struct site_num score_difference(double old, double now)
     return (struct site_num){.real = true, .f = by};
 }
 
-/* Scores are doubles, of which the decimal fractions that a cell adds up know nothing. */
+/* Scores are doubles, but a cell adds decimal fractions. */
 static bool value_is_exact(const struct site_cell *c)
 {
     const struct site_write *base = c->kind == TYPE_ZSET ? site_cell_winner(c) : NULL;
@@ -38,8 +39,8 @@ static bool value_is_exact(const struct site_cell *c)
     return true;
 }
 
-/* Sums of floating point numbers depend on their order: has the cell show what the command computed, if some
- * total can. */
+/* Floating-point sums depend on their order: chooses the total so that the cell shows what the command
+ * computed, if that is possible. */
 static void value_correct(struct site_capture *c, struct site_cell *cell, struct site_inc *inc, bytes want)
 {
     struct site_num now, target;
@@ -52,8 +53,8 @@ static void value_correct(struct site_capture *c, struct site_cell *cell, struct
     }
 }
 
-/* The cell's counter grows, so that it shows `want`. Two increments of one effect can't be told apart: see
- * apply_add(). */
+/* Increases the cell's counter so that it shows `want`. Two increments in one effect can't be distinguished:
+ * see apply_add(). */
 static void value_add_cell(struct site_capture *c, struct site_key *k, struct site_cell *cell,
                            struct site_num by, bytes want)
 {
@@ -213,7 +214,7 @@ static void capture_set_int(struct engine *e, struct key_ref *ref, i64 value)
     capture_leave(c);
 }
 
-/* The new bytes are known when the next primitive comes. */
+/* The new bytes are known at the next primitive. */
 static char *capture_edit(struct engine *e, struct key_ref *ref, size_t new_len)
 {
     struct site_capture *c = capture_enter(e, ref);

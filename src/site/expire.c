@@ -1,5 +1,4 @@
-/* Expiry: deadlines end what they are about, once, and a deletion never reaches beyond what its author
- * had seen. */
+/* Expiry: each deadline takes effect once, and a deletion removes only what its author had seen. */
 #include "base/alloc.h"
 #include "site/room.h"
 #include "site/site.h"
@@ -10,8 +9,8 @@ static bool is_past(const struct site *s, const struct site_deadline *d)
     return d->at_ms && d->at_ms <= (s->torn ? s->torn_ms : site_now(s));
 }
 
-/* A key of a site that is torn may have deadlines that its clock does not cover yet: an expiry of ours can't
- * end those. The full sync that mends the site does. */
+/* A key of a torn site may have deadlines that its clock does not cover yet, which our expiry can't end. The
+ * full sync that completes the site does. */
 static bool is_known_here(const struct site *s, const struct site_deadline *d)
 {
     return !s->torn || site_covers(&s->clock, d->dot);
@@ -47,7 +46,7 @@ static bool lives_by_expire(const struct site *s, const struct site_key *k)
     return false;
 }
 
-/* A string that lost to another, and whose own deadline has passed. */
+/* A losing string whose own deadline has passed. */
 static bool is_lost(const struct site *s, const struct site_key *k, const struct site_write *w)
 {
     if (site_dot_eq(w->birth, site_key_birth(k))) return false;

@@ -115,8 +115,8 @@ static bool full_next_part(struct site_full *f)
     return true;
 }
 
-/* The site is whole again, unless an earlier full sync that was not merged to its end came from a site that
- * had more than this one. */
+/* The site is complete again, unless an earlier, interrupted full sync came from a site that had more than
+ * this one. */
 static enum site_full_step full_finish(struct site_full *f, const char **why)
 {
     struct site *s = f->s;

@@ -1,6 +1,6 @@
-/* Garbage collection. Once every member is known to have all that a site had when a key last changed,
- * nothing that is concurrent to it can still come: what lost, marks of expiry and dead counters are of
- * no more use. */
+/* Garbage collection. Once every member is known to have everything that the site had when a key last
+ * changed, no effect concurrent to that change can arrive any more: values that lost, marks of expiry and
+ * dead counters are not needed any more. */
 #include "site/site.h"
 
 static void collect_cells(struct site *s, struct site_key *k, enum value_type kind, bool keep)

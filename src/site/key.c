@@ -225,7 +225,7 @@ bool site_key_value(struct site_key *k, struct site_cell *c, struct buf *out)
     return site_cell_value(c, out);
 }
 
-/* Has the engine show what the cell says. Afterwards a winner without increments is only there. */
+/* Writes the cell's value to the engine. Afterwards a winner without increments is stored only there. */
 static void key_show(struct site_key *k, struct site_cell *c)
 {
     struct site_write *top = site_cell_winner(c);

@@ -27,8 +27,8 @@ static u8 flags_of_ttl(const struct site_key *k)
     return own ? TTL_OWN : TTL_MANY;
 }
 
-/* The engine can say how many cells there are if all of them show and need nothing else. A stream has cells
- * that are no entries. */
+/* If all cells are visible and need nothing else, their number is the engine's number of elements. A stream
+ * has cells that are not entries. */
 static bool counts_are_plain(const struct site_key *k)
 {
     if (!site_key_tidy(k) || k->counting) return false;

@@ -169,7 +169,7 @@ static bool link_walk(struct site_link *l, size_t max, struct buf *out)
     return true;
 }
 
-/* Why somebody who says hello gets nothing; NULL: he does. */
+/* Why a site that says hello is refused; NULL: it is accepted. */
 static const char *link_objection(struct site_link *l, u8 gid, const struct site_clock *clock)
 {
     const struct site *s = l->s;
@@ -286,7 +286,7 @@ static bool link_take_effect(struct site_link *l, const bytes *argv, u32 argc, s
     return link_took(l, &e);
 }
 
-/* -- a snapshot that comes ------------------------------------------------------------------------------ */
+/* -- receiving a snapshot -------------------------------------------------------------------------------- */
 
 static void link_end_full(struct site_link *l)
 {

@@ -1,4 +1,4 @@
-/* Members, what they have, and which effects are therefore everywhere. */
+/* Members, which effects they have, and so which effects all of them have. */
 #include "base/alloc.h"
 #include "site/site.h"
 #include "site/write.h"
@@ -22,9 +22,9 @@ void site_evict(struct site *s, u8 gid)
     site_commit(s);
 }
 
-/* A site that was admitted by the same member, but later, and has not started yet: whoever gives it its
- * snapshot knows of both, so it will know of gid before it writes. Without that, two that join at once would
- * wait for each other. */
+/* A site that was admitted by the same member, but later, and has not started yet: any site that sends it a
+ * snapshot knows both, so it will know gid before it writes. Without this rule two sites that join at the
+ * same time would wait for each other. */
 static bool starts_later(const struct site *s, u8 g, u8 gid)
 {
     struct site_dot a = s->members[gid].dot, b = s->members[g].dot;
@@ -89,8 +89,8 @@ void site_hear(struct site *s, u8 gid, const struct site_clock *clock)
 
 /* -- the trail ---------------------------------------------------------------------------------------- */
 
-/* The older half becomes one step for each site, as if all had come at the first's position: garbage of
- * that time goes a little later than it might. */
+/* Merges the older half into one step per site, as if all its effects had arrived at the first one's
+ * position. This only delays the collection of their garbage. */
 static void site_shorten_trail(struct site *s)
 {
     u32 half = s->n_trail / 2, n = 0;
@@ -133,7 +133,7 @@ void site_note_merged(struct site *s, const struct site_clock *theirs)
             site_add_step(s, (struct site_step){s->position, {s->clock.seq[g], (u8)g}});
 }
 
-/* What all other members are known to have. False: one of them has told nothing yet. */
+/* The effects that all other members are known to have. False: a member has not sent its clock yet. */
 static bool site_least_acked(const struct site *s, struct site_clock *least)
 {
     memset(least, 0xff, sizeof *least);

@@ -6,7 +6,8 @@
 #define N_MAX ((i64)1 << 62) /* far beyond any stamp: neighbours of n can be computed */
 #define SIGN ((u64)1 << 63)
 
-/* A length byte above 0x80 for what is not negative, below for what is, so that lengths sort, too. */
+/* The length byte is above 0x80 for non-negative numbers and below for negative ones, so that lengths sort,
+ * too. */
 static void place_put_int(struct buf *to, i64 v)
 {
     u64 raw = htobe64((u64)v), pad = v < 0 ? 0xff : 0;

@@ -8,7 +8,7 @@
 enum {
     PLANT_EXPIRE_ALL = 1,      /* an expiry deletes what its author had not seen, too */
     PLANT_LONGEST_TTL = 2,     /* of two deadlines the longer one stays, even if the shorter saw it */
-    PLANT_EARLY_GARBAGE = 4,   /* garbage goes before everybody is known to have seen it */
+    PLANT_EARLY_GARBAGE = 4,   /* garbage is collected before all members are known to have seen it */
     PLANT_PERSIST_ALL = 8,     /* PERSIST ends deadlines that it had not seen */
     PLANT_EARLY_CLOCK = 16,    /* a clock counts before its site's own effects are here */
     PLANT_FIFO = 32,           /* effects of one site are in order, but not after what they depend on */

@@ -1,9 +1,10 @@
-/* The fast path of effects of other sites: a SET, perhaps with a TTL, whose author had seen all that is under
- * the name, which is nothing or another SET. It does what site_apply() would, and takes no other effect. */
+/* The fast path for effects of other sites: a SET, with or without a TTL, whose author had seen what is
+ * stored under the name, which is nothing or another SET. It does what site_apply() would, and accepts no
+ * other effects. */
 #include "base/alloc.h"
 #include "site/site.h"
 
-/* The effect's clock: only gids that are in use. */
+/* The clock of an effect: only the gids in use. */
 struct receive_clock {
     struct site_dot dots[SITE_GIDS];
     u32 n;
@@ -29,7 +30,7 @@ static u64 receive_seq(const struct receive_clock *c, u8 gid)
     return i < c->n && c->dots[i].gid == gid ? c->dots[i].seq : 0;
 }
 
-/* The next effect of a member, at a site where nothing special goes on. */
+/* Whether it is the next effect of a member, and nothing special is in progress at this site. */
 static bool receive_is_next(const struct site *s, struct site_dot dot)
 {
     return dot.gid && dot.gid != s->gid && dot.seq == s->clock.seq[dot.gid] + 1 && s->members[dot.gid].in &&
@@ -46,7 +47,7 @@ static bool receive_replaces(struct site *s, const struct receive_clock *context
     return receive_seq(context, old.gid) >= old.seq || PLANTED_SITE(s, PLANT_FAST_RECEIVE);
 }
 
-/* What site_hear() does with the clock of somebody all of whose effects are here. */
+/* The same as site_hear() with the clock of a site all of whose effects are here. */
 static void receive_hear(struct site *s, struct site_dot dot, const struct receive_clock *context)
 {
     if (!s->acks[dot.gid]) s->acks[dot.gid] = mem_zalloc(sizeof *s->acks[dot.gid]);

@@ -1,5 +1,5 @@
-/* What the engine shows of a key's cells: reading and changing it by path. Elements of a list are found
- * by counting the rows before theirs, from whichever end is nearer. */
+/* The values of a key's cells in the engine: reading and changing them by path. An element of a list is found
+ * by counting the rows before its own, from the nearer end. */
 #include "base/num.h"
 #include "xstream/xstream.h"
 #include "site/key.h"

@@ -88,7 +88,7 @@ static bool site_is_late(const struct site *s, const struct site_move *m)
     return (m->op == MOVE_TTL || m->op == MOVE_KEEP) && m->at_ms && m->at_ms <= site_now(s);
 }
 
-/* What is past its deadline dies before a write joins it. */
+/* Expires what is past its deadline before a write is added. */
 static void site_before(struct site *s, const struct site_effect *e)
 {
     struct site_moves it = site_moves_of(e->moves);
@@ -98,7 +98,7 @@ static void site_before(struct site *s, const struct site_effect *e)
         if (m.op == MOVE_CLAIM) site_expire(s, m.db, m.name, NULL);
 }
 
-/* A deadline that comes too late ends what its author saw. */
+/* A deadline that arrives late ends what its author saw. */
 static void site_after_effect(struct site *s, const struct site_effect *e, const struct site_late *late)
 {
     struct site_moves it = site_moves_of(e->moves);
@@ -127,8 +127,8 @@ static void site_apply_remote(struct site *s, const struct site_effect *e)
     site_reassert(s);
 }
 
-/* Effects that have to be applied together. They are parsed again for each step, so that a large piece needs
- * no more memory. */
+/* Effects that must be applied together. They are parsed again for each step, so that a large piece needs no
+ * more memory. */
 static void site_apply_piece(struct site *s, const struct buf *raws, u32 n)
 {
     struct site_effect e = {0};
@@ -172,7 +172,7 @@ static void site_forget_pending(struct site *s, u32 at)
     buf_release(&raw);
 }
 
-/* How many effects the piece has that begins here; 0: some are missing. */
+/* The number of effects in the piece that begins here; 0: some are missing. */
 static u32 site_piece_length(const struct site *s, u32 at)
 {
     u32 n = 1;
@@ -183,7 +183,7 @@ static u32 site_piece_length(const struct site *s, u32 at)
     return n;
 }
 
-/* Takes the first piece, in the order of dots, that is ready; those that are not needed any more are dropped.
+/* Takes the first piece that is ready, in the order of dots, and drops pieces that are not needed any more.
  * NULL: none. */
 static struct buf *site_next_pending(struct site *s, u32 *n)
 {

@@ -289,7 +289,7 @@ void site_write_flush(struct site *s, u32 db)
 
 /* -- streams ------------------------------------------------------------------------------------------ */
 
-/* XDEL and XTRIM of the highest entry say what the last id was. */
+/* XDEL and XTRIM of the highest entry also write the last id. */
 static void move_last_id(struct site *s, struct site_key *k, const bytes *ids, u32 n)
 {
     struct xstream x;
