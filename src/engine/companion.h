@@ -62,7 +62,7 @@ struct companion_ops {
     void (*done)(struct rows_iter *);
     void (*drop)(struct engine *, struct key_ref *); /* with all rows; it may be absent */
 
-    /* Whether it stays when the key goes. keep(false) drops the companion of a key that is absent. */
+    /* Whether it stays when the key is deleted. keep(false) drops the companion of an absent key. */
     void (*keep)(struct engine *, struct key_ref *, bool stays);
     bool (*kept)(struct engine *, struct key_ref *); /* false: it does not stay, or there is none */
     /* Calls fn for about `count` companions of a database that stay; ref is as from find(). False: that was

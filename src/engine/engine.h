@@ -242,8 +242,8 @@ struct engine_limits {
     i64 list_max_listpack_size; /* negative: -1 4 KB … -5 64 KB; positive: entries */
 };
 
-/* What a command means by the put that follows. A put says no more than the new value; who replicates
- * increments needs to know which puts are some (site/capture.h). No engine looks at it. */
+/* What a command means by the put that follows. A put has only the new value, but replicating increments
+ * needs to know which puts are increments (site/capture.h). Engines ignore it. */
 enum engine_intent {
     INTENT_WRITE,    /* the value is written */
     INTENT_IN_PLACE, /* a string changes, and its deadline stays: SET KEEPTTL */

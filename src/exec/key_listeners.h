@@ -1,9 +1,9 @@
-/* Passes on changes of keys: it is a region's one keyspace_watcher. The listeners are WATCH
- * (keyspace/watch.h), commands that wait for keys (exec/waiters.h), the keys a replica's clients wrote
+/* Reports changes of keys to their listeners: a region's only keyspace_watcher. The listeners are WATCH
+ * (keyspace/watch.h), commands that wait for keys (exec/waiters.h), keys written by a replica's clients
  * (keyspace/own_keys.h) and, through hooks, the server, for client-side caching.
  *
- * The keyspace reports changes only while there are listeners: a module calls region_listen when its first
- * client comes and when its last one goes. */
+ * The keyspace reports changes only while there are listeners: a module calls region_listen when it gets its
+ * first client and when it loses its last one. */
 #ifndef MAYFLY_EXEC_KEY_LISTENERS_H
 #define MAYFLY_EXEC_KEY_LISTENERS_H
 

@@ -1,13 +1,13 @@
-/* The regions of a node, and which of them has which slot. A lone server has one region, which has every
- * slot: then nothing is looked up, and no table is kept.
+/* The regions of a node, and which of them has which slot. A lone server has one region with all slots, and
+ * then there is no table and no lookup.
  *
- * Code says what it means by how it asks:
+ * Use the accessor that says what you mean:
  *
  *   region_map_at     the region that has a key's slot
- *   REGIONS_EACH      what concerns all data: sums, configuration, cron, flushing
- *   region_map_only   what exists only on a lone server: AOF, RDB, replication by PSYNC
+ *   REGIONS_EACH      for all data: sums, configuration, cron, flushing
+ *   region_map_only   for features of a lone server: AOF, RDB, replication by PSYNC
  *   map->first        the first region, where requests without keys run
- *   region_map_home   the region that keeps what is not the data of a slot: functions
+ *   region_map_home   the region that stores data that belongs to no slot: functions
  *
  * The map does not own regions: remove one before it is released. */
 #ifndef MAYFLY_EXEC_REGION_MAP_H

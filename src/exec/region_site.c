@@ -8,8 +8,8 @@
 #define STEP_KEYS 32
 #define LOOK_AGAIN_MS 10 /* for keys that others are to delete, where the engine offers them again */
 
-/* What a failed commit takes back. Clocks that others have sent (acks) stay: they are true all the same. So
- * do stamps, and the time. */
+/* State that a failed commit restores. Clocks that others have sent (acks), stamps and the time are kept,
+ * because they are still true. */
 struct site_saved {
     struct site_clock clock;
     u64 position;
@@ -38,7 +38,8 @@ static void site_save_once(struct region_site *rs)
     rs->saving = true;
 }
 
-/* If the trail was shortened meanwhile it is told as if all had come at once: garbage waits a little. */
+/* If the trail was thinned out meanwhile, its effects count as having arrived together: this delays garbage
+ * collection a little. */
 static void saved_trail_back(struct site *s, const struct site_saved *from)
 {
     u32 n = from->n_trail;
@@ -168,7 +169,7 @@ void region_site_settle(struct region *r, bool kept)
     buf_clear(&rs->made);
 }
 
-/* Changes whenever what the state says of being torn does. */
+/* Changes whenever the state's information about being torn does. */
 static u64 site_torn(const struct site *s)
 {
     return LIKELY(!s->torn) ? 0 : 1 + site_clock_sum(&s->torn_upto);
@@ -183,8 +184,8 @@ void region_site_enter(struct region *r)
     rs->entered = rs->capture.site.position - rs->emitted;
 }
 
-/* A clock that has moved on without effects has been merged. That a merge begins has to be known before the
- * first of its keys: a site that ends within it has keys that its clock says nothing of. */
+/* If the clock has advanced without effects, a full sync was merged. The beginning of a merge must be stored
+ * before its first key: a site that stops during it has keys that its clock does not cover. */
 void region_site_leave(struct region *r)
 {
     struct region_site *rs = r->site;
@@ -401,7 +402,7 @@ static void follow_applied(void *arg, struct site_dot dot, u64 stamp)
     rs->state_changed = true;
 }
 
-/* What is not of the data, but of the process: its limits, as configured, and figures. */
+/* State of the process, not of the data: configured limits, and statistics. */
 static void site_keep(struct site *s, const struct site *before)
 {
     s->max_skew_ms = before->max_skew_ms;
@@ -662,7 +663,7 @@ void region_site_reload_begin(struct region *r)
     site_stop(rs);
 }
 
-/* The state is that of the file. If it is the one of before, the backlog still fits. */
+/* The state is that of the file. If it equals the previous one, the backlog is still valid. */
 void region_site_reload_end(struct region *r)
 {
     struct region_site *rs = r->site;

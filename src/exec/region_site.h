@@ -3,48 +3,48 @@
  *
  * A tick of a site:
  *
- *   region_begin           sets the site's time, which is the region's: the later of the wall clock and of
- *                          the stamps of others (site_now). It never steps back.
+ *   region_begin           sets the site's time, which is the region's: the later of the wall clock and the
+ *                          stamps of other sites (site_now). It never steps back.
  *   region_run …           commands write through the site's table of primitives (site/capture.h), which
- *                          keeps the metadata and gathers the moves. What one request, MULTI or script did
- *                          becomes one effect, or several that others apply in one piece.
- *   region_site_take       takes a message of a link: like a request, in the open transaction. What it
- *                          changes reaches the journal as canonical effects (for replicas and the AOF), and
- *                          WATCH, tracking, blocked clients and keyspace events hear of it.
- *   region_expire_step     a slice of expiry: what is past its deadline goes by an effect of this site
+ *                          keeps the metadata and collects the moves. The writes of one request, MULTI or
+ *                          script become one effect, or several that other sites apply in one piece.
+ *   region_site_take       applies a message of a link: like a request, in the open transaction. Its changes
+ *                          are journalled as canonical effects (for replicas and the AOF), and reported to
+ *                          WATCH, tracking, blocked clients and keyspace events.
+ *   region_expire_step     a slice of expiry: deletes dead keys by effects of this site
  *   region_site_collect    a slice of garbage collection
- *   region_commit          stores the site's state in the same transaction. If the engine kept it, the
- *                          effects of the tick enter the backlog. If not, the site is what it was before the
- *                          tick, and `lost` grows.
- *   links                  after server_commit: site_link_feed sends from the backlog. Output of links that
- *                          was made within a tick is sent after the commit, too, or not at all.
+ *   region_commit          stores the site's state in the same transaction. If the engine commits, the
+ *                          effects of the tick are added to the backlog. If not, the site returns to its
+ *                          state before the tick, and `lost` increases.
+ *   links                  after server_commit: site_link_feed sends from the backlog. Output of links made
+ *                          within a tick is also sent after the commit, or not at all.
  *
- * A region that follows (region_site_follow) is no site: it keeps the metadata of one, whose history it
+ * A region that follows (region_site_follow) is not a site: it keeps the metadata of a site whose history it
  * applies, as a replica of that site or while it loads a file. Its site's clocks are those of the history,
- * and nothing becomes an effect. It becomes the site by region_site_open.
+ * and it makes no effects. region_site_open turns it into the site.
  *
- * Persistence. A durable engine stores the site's state in each transaction that has an effect. Without one,
- * the AOF has it, with all metadata (exec/site_log.h), and so has the replication stream, and RDB files.
+ * Persistence. A durable engine stores the site's state in each transaction that has an effect. Otherwise the
+ * AOF contains it, with all metadata (exec/site_log.h), and so do the replication stream and RDB files.
  *
- * No dot is used twice. A site that has lost effects which others have must not write before it knows: it
- * would give their numbers to other effects. Nothing is lost by a process that ends, if each commit reaches
- * the kernel before effects are sent. So a site is in doubt (`doubt`) if it starts from a state that may be
- * older than what it has sent: from an RDB file that is not of an AOF, or on another boot of the machine
- * (node.boot), unless commits were synced (node.synced), or if it has followed the site as a replica and
- * takes its place. In doubt (site.doubt) it makes no effect at all: it refuses writes of clients
- * (region_site_doubt), and deletes nothing that is past its deadline. At first it takes no effects of others
- * either (region_site_may_take), until all other members have told it their clocks. If one of them has more
- * of its own effects than it has itself, they were lost here, and it takes them back, with everything else:
- * then it may go on where it was. While it takes back, nothing expires because of what comes: that is as if
- * everything had come in time, and where the site's own expiries were lost, they come back, too.
+ * No dot is used twice. If a site has lost effects that others have, it must not write before it knows that:
+ * it would give their numbers to other effects. A killed process loses nothing if each commit reaches the
+ * kernel before its effects are sent. So a site is in doubt (`doubt`) if it starts from a state that may be
+ * older than what it has sent: from an RDB file that does not belong to an AOF; or after another boot of the
+ * machine (node.boot), unless commits were synced (node.synced); or if it has followed the site as a replica
+ * and takes its place. In doubt (site.doubt) it makes no effects: it refuses writes of clients
+ * (region_site_doubt), and deletes no dead keys. At first it also applies no effects of other sites
+ * (region_site_may_take), until all other members have sent their clocks. If one of them has more of this
+ * site's effects than the site itself, those were lost here; the site takes them back, with all others, and
+ * then continues. Meanwhile applying effects expires nothing, as if everything had arrived in time; if the
+ * site's own expiries were lost, they come back, too.
  *
- * A replica that takes the place of its site (region_site_take_place) gets the site's next incarnation, which
- * members tell apart (site_meet): they take nothing more of the server that was the site before. A clock
- * counts as told only if it was said to the new incarnation, so the doubt ends after all members know of it.
- * The old server, when it meets one of them, finds out that it was replaced, and makes no more effects.
+ * A replica that takes the place of its site (region_site_take_place) gets the site's next incarnation, by
+ * which members distinguish it (site_meet): they accept nothing more from the server that was the site
+ * before. A clock counts only if it was sent to the new incarnation, so the doubt ends after all members know
+ * it. The old server learns from any member that it was replaced, and makes no more effects.
  *
- * When `lost` has grown, all links must be closed, and connect anew: messages that had been taken are needed
- * again. */
+ * When `lost` has increased, all links must be closed and reconnected, because messages that had been applied
+ * are needed again. */
 #ifndef MAYFLY_EXEC_REGION_SITE_H
 #define MAYFLY_EXEC_REGION_SITE_H
 
@@ -113,9 +113,9 @@ static inline struct site *region_site_of(struct region *r) { return &r->site->c
 /* Whether it is one, and not only keeps the metadata of one. */
 static inline bool region_is_site(const struct region *r) { return r->site && !r->site->follows; }
 
-/* Has a region keep the metadata of the site `gid`, between two ticks: before files are loaded, or before it
- * follows a primary that is that site. A site stops being one, and keeps what it has. A state that the engine
- * has stored is read. False, with a reason: it is damaged, or of another site. */
+/* Makes a region keep the metadata of the site `gid`, between two ticks: before files are loaded, or before
+ * it follows a primary that is that site. If it is a site, it stops being one and keeps its metadata. Reads
+ * the state that the engine has stored. False, with a reason: it is damaged, or of another site. */
 NODISCARD bool region_site_follow(struct region *r, u8 gid, const char **why);
 
 /* Makes a region a site, between two ticks, when its data has been loaded. It continues where the state says
@@ -161,11 +161,11 @@ static inline bool region_site_waits_for(const struct region *r, u8 gid)
     return s->doubt && s->members[gid].in && gid != s->gid && !r->site->heard[gid];
 }
 
-/* Takes a message of a link in the open transaction (site_link_take). False: the link is over. */
+/* Applies a message of a link in the open transaction (site_link_take). False: the link has ended. */
 bool region_site_take(struct region *r, struct site_link *l, const bytes *argv, u32 argc, struct buf *out);
 
-/* Around what else the site layer does by itself in the open transaction (a slice of a merge): everybody is
- * told of it, and it is in the log. */
+/* Around other work of the site layer in the open transaction (a slice of a merge): its changes are reported
+ * and logged. */
 void region_site_enter(struct region *r);
 void region_site_leave(struct region *r); /* ends the record */
 
@@ -186,27 +186,26 @@ void region_site_ran(struct region *r);   /* a record ends */
 void region_site_store(struct region *r); /* before the engine commits */
 void region_site_settle(struct region *r, bool kept);
 
-/* In place of the keyspace's expiry: deletes what is past its deadline. True: there may be more to do right
- * now. */
+/* Replaces the keyspace's expiry: deletes dead keys. True: there may be more to do at once. */
 bool region_site_expire_step(struct region *r);
 i64 region_site_next_due(const struct region *r); /* when there may be something; INT64_MAX: nothing at all */
 
 /* Files and the replication stream. */
 
-/* ECHO's argument may be a log (site_log_is): it is taken, or ignored where nothing follows; either way the
- * region's data is known to be a site's. Into the journal, if it has sinks. False: malformed. */
+/* If ECHO's argument is a log (site_log_is): applies it, or ignores it if the region does not follow; in both
+ * cases the region's data is known to be a site's. Journals it, if there are sinks. False: malformed. */
 bool region_site_take_log(struct region *r, bytes log, u32 db_base);
 /* Appends the site's state as a log, for the head of a file; nothing without a site. */
 void region_site_put_state(struct region *r, struct site_log *l);
-/* A file was loaded that may be older than what the site has sent. */
+/* A file was loaded that may be older than the effects the site has sent. */
 void region_site_loaded_old(struct region *r);
-/* All data was deleted without an effect: what is loaded next is another history of the site, or none. */
+/* All data was deleted without an effect: next another history of the site is loaded, or none. */
 void region_site_emptied(struct region *r);
 /* Around DEBUG RELOAD and the like, within a command: a site follows while a file is loaded in place of its
  * data, and then continues. It is in doubt if the file is not of now. */
 void region_site_reload_begin(struct region *r);
 void region_site_reload_end(struct region *r);
-/* The table of the engine itself: for what is no history, like emptying all for a full sync. */
+/* Uses the engine's own table: for changes that are not history, like deleting everything for a full sync. */
 static inline const struct engine_ops *region_engine_ops(const struct engine *e)
 {
     return UNLIKELY(e->site != NULL) ? e->site->tables.engine : e->ops;

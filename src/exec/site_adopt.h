@@ -4,8 +4,9 @@
 
 #include "exec/region_site.h"
 
-/* All keys without metadata become the first effect of this site: others get it by full sync. It takes a
- * pass over the data, once, a transaction for some hundred keys; a start that is cut off continues. */
+/* Makes all keys without metadata the first effect of this site, which others get by full sync. It is a pass
+ * over the data, once, with a transaction per some hundred keys; if it is interrupted, the next start
+ * continues. */
 bool site_adopt_all(struct region_site *rs, i64 now_ms);
 
 #endif

@@ -32,8 +32,8 @@ bool region_site_may_take_in_doubt(const struct region *r, const struct site_lin
     return !r->site->capture.site.replaced_by && (l->state == LINK_HELLO || site_has_heard_all(r->site));
 }
 
-/* Once all members have told their clocks, and all of ours is here that any of them has, nothing is in
- * doubt. */
+/* The doubt ends when all members have sent their clocks, and the site has all of its own effects that any of
+ * them has. */
 void site_look_at_doubt(struct region_site *rs)
 {
     struct site *s = &rs->capture.site;

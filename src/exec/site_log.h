@@ -1,8 +1,7 @@
-/* How the metadata of a site changes, as bytes. A site's journal records have its changes of data as
- * canonical effects, like those of any server, and then one or more of these logs, as the argument of ECHO: a
- * command that Redis runs without effect wherever it meets it, so that a Redis replica gets plain data, and
- * an AOF of a site can be loaded by Redis. The same bytes, in AUX fields that Redis skips, are the metadata
- * in RDB files.
+/* Changes of a site's metadata, as bytes. A site's journal records contain its changes of data as canonical
+ * effects, like those of any server, followed by one or more of these logs, as the argument of ECHO. Redis
+ * runs ECHO without effect, so a Redis replica gets the plain data, and Redis can load the AOF of a site. RDB
+ * files contain the same bytes, in AUX fields that Redis skips.
  *
  *     log = "mayfly-site" · version · change · change …
  *
@@ -10,9 +9,9 @@
  *
  *     op [· database · name] · what the op needs         without database and name: as in the change before
  *
- * A log says all that happens to companions: where a primitive deletes one implicitly (drop), the log says so
- * explicitly. So the reader keeps companions through whatever the canonical effects do (region_site_follow),
- * and ends up with the same bytes. */
+ * A log contains all changes of companions: if a primitive deletes one implicitly (drop), the log says so
+ * explicitly. The reader keeps companions whatever the canonical effects do (region_site_follow),
+ * and so ends up with the same bytes. */
 #ifndef MAYFLY_EXEC_SITE_LOG_H
 #define MAYFLY_EXEC_SITE_LOG_H
 

@@ -1,4 +1,4 @@
-/* What a region stores of the site that it is, or keeps the metadata of, as one row of the engine:
+/* The state of a site, stored as one row of the engine, by a region that is the site or keeps its metadata:
  *
  *     version · flags · boot (8 bytes) · stamp (8 bytes) · state (site/state.h)
  *

@@ -25,14 +25,14 @@ static bool tables_has_companion(struct engine *e, struct key_ref *ref)
     return own_ops(e)->companion.head(e, ref, &head);
 }
 
-/* One that is made for an absent key stays, which is said, because the reader's key may be there. */
+/* A companion created for an absent key stays. The log says so, because the key may exist at the reader. */
 static void log_made(struct engine *e, struct key_ref *ref, bool was, bytes key)
 {
     if (!was && own_ops(e)->companion.kept(e, ref))
         log_note(e, SITE_LOG_KEEP, ref, key, (bytes){0}, (bytes){0});
 }
 
-/* Notes come before the primitive, because it may move what the ref points to. */
+/* Records before calling the primitive, because that may move what the ref points to. */
 static void logged_set_head(struct engine *e, struct key_ref *ref, bytes head)
 {
     bool was = tables_has_companion(e, ref);
@@ -69,7 +69,7 @@ static void logged_keep(struct engine *e, struct key_ref *ref, bool stays)
     own_ops(e)->companion.keep(e, ref, stays);
 }
 
-/* Those that delete a companion implicitly. */
+/* Primitives that delete a companion implicitly. */
 static void log_implicit(struct engine *e, struct key_ref *ref)
 {
     if (!own_ops(e)->companion.kept(e, ref) && tables_has_companion(e, ref))
@@ -230,7 +230,7 @@ static void told_seq_erase(struct engine *e, struct key_ref *ref, u64 index, u64
     own_ops(e)->seq.erase(e, ref, index, count);
 }
 
-/* -- streams: their rows are more than what commands say about them -------------------------------- */
+/* -- streams: commands can't express all changes of their rows ------------------------------------- */
 
 /* Rows of nodes and the like follow from the commands. */
 static bool tells_row(const struct engine *e, const struct key_ref *ref, bytes row)
@@ -259,7 +259,7 @@ static void tell_xadd(struct engine *e, struct key_ref *ref, bytes row, bytes pa
     buf_release(&args);
 }
 
-/* No command adds an entry between others: the stream is told as a whole, at the end. */
+/* No command adds an entry between others: the whole stream is journalled at the end of the record. */
 static void tell_whole(struct engine *e, const struct key_ref *ref, bool empty)
 {
     struct region_site *rs = e->site;
@@ -274,7 +274,7 @@ static void tell_whole(struct engine *e, const struct key_ref *ref, bool empty)
     rs->whole = true;
 }
 
-/* A stream that is made empty first, and then gets an entry, needs only XADD. */
+/* A stream that is created empty, and then gets an entry, needs only XADD. */
 static void tell_not_empty(struct region_site *rs, const struct key_ref *ref)
 {
     if (!rs->whole_empty || rs->whole_db != ref->db || !bytes_eq(buf_bytes(&rs->whole_key), ref->key)) return;
@@ -359,8 +359,8 @@ static void told_drop(struct engine *e, struct key_ref *ref)
     logged_drop(e, ref);
 }
 
-/* A dead key that lives on, by another site's extension: the engine may have handed it out as due, and never
- * will again (caps.due_again), unless it is filed anew. */
+/* A dead key that another site's extension keeps alive: the engine may have returned it as due already, and
+ * would not do so again (caps.due_again) unless it is filed again. */
 static void told_set_deadline(struct engine *e, struct key_ref *ref, i64 deadline_ms)
 {
     char ms[NUM_I64_LEN];
@@ -414,7 +414,7 @@ static void kept_rename(struct engine *e, struct key_ref *ref, u32 db, bytes key
 
 static void kept_gather(void *arg, struct key_ref *ref) { site_put_bytes(arg, ref->key); }
 
-/* Key by key, as the site did it: what it keeps of its keys is in their companions. */
+/* Key by key, as the site did it, because the metadata it keeps is in the keys' companions. */
 static void kept_flush(struct engine *e, u32 db)
 {
     const struct engine_ops *own = own_ops(e);

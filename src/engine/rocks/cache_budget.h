@@ -1,12 +1,12 @@
-/* The memory of caches of one kind: a database has one budget, of which the cache of each of its regions has
- * a share.
+/* The memory budget of one kind of cache: each database has one, and the cache of each region gets a share of
+ * it.
  *
- * A cache fills its share, then takes a step more of what nobody has. If nothing is left, it evicts, and
- * notes that memory was short. Now and then each cache is asked to give: one that was not used lately gives
- * a part of its share to those that were short, and one that has more than an equal part gives to those that
- * have less.
+ * A full cache increases its share by a step, if there is unassigned memory. If there is none, it evicts, and
+ * records that it was short of memory. Periodically each cache is checked: one that was not used lately gives
+ * a part of its share to those that were short, and one with more than an equal share gives to those with
+ * less.
  *
- * Invariant: the shares and what nobody has add up to the budget. A cache is larger than its share by at most
+ * Invariant: the shares and the unassigned memory add up to the budget. A cache exceeds its share by at most
  * what one transaction has added.
  *
  * A share belongs to one thread, the budget to all. */
@@ -37,10 +37,10 @@ void cache_budget_init(struct cache_budget *b, u64 total);
 void cache_share_init(struct cache_share *s, struct cache_budget *of);
 void cache_share_release(struct cache_share *s); /* its cache is empty */
 
-/* The cache takes `bytes`, which is more than its limit: raises that as far as it may. */
+/* The cache uses `bytes`, more than its limit: raises the limit as far as allowed. */
 void cache_take(struct cache_share *s, u64 bytes);
-/* Now and then. Returns to what size the cache is to be evicted now, which its owner does as far as it can;
- * then cache_gave says what it came to. uses: a number that grows when the cache is used. */
+/* Call it periodically. Returns the size to which the owner should evict the cache, as far as it can; then
+ * call cache_gave with the size reached. uses: a number that increases when the cache is used. */
 u64 cache_asked(struct cache_share *s, u64 bytes, u64 uses);
 void cache_gave(struct cache_share *s, u64 bytes, u64 wanted);
 
