@@ -32,14 +32,14 @@ __attribute__((target("sse4.2"))) static u32 by_words(u32 crc, const u8 *p, size
     return by_bytes((u32)sum, p, n);
 }
 
-static bool has_instruction(void) { return __builtin_cpu_supports("sse4.2"); }
+static bool crc32c_has_instruction(void) { return __builtin_cpu_supports("sse4.2"); }
 #else
 static u32 by_words(u32 crc, const u8 *p, size_t n) { return by_bytes(crc, p, n); }
-static bool has_instruction(void) { return false; }
+static bool crc32c_has_instruction(void) { return false; }
 #endif
 
 u32 crc32c(bytes data)
 {
     const u8 *p = (const u8 *)data.p;
-    return ~(has_instruction() ? by_words(~0u, p, data.n) : by_bytes(~0u, p, data.n));
+    return ~(crc32c_has_instruction() ? by_words(~0u, p, data.n) : by_bytes(~0u, p, data.n));
 }

@@ -66,7 +66,7 @@ static u64 by_table(u64 crc, const u8 *p, size_t n)
 
 #define FOLD_FROM 64
 
-static bool can_fold(void) { return __builtin_cpu_supports("pclmul"); }
+static bool crc64_can_fold(void) { return __builtin_cpu_supports("pclmul"); }
 
 /* n is a positive multiple of 16. The first eight of sixteen bytes move by 192 bits, the other eight
  * by 128: multiplication by x^192 and x^128 modulo the polynomial. The exponents used are one less,
@@ -89,7 +89,7 @@ __attribute__((target("pclmul"))) static u64 by_folding(u64 crc, const u8 *p, si
 
 #define FOLD_FROM SIZE_MAX
 
-static bool can_fold(void) { return false; }
+static bool crc64_can_fold(void) { return false; }
 static u64 by_folding(u64 crc, const u8 *p, size_t n) { return by_table(crc, p, n); }
 
 #endif
@@ -98,6 +98,6 @@ u64 crc64(u64 crc, bytes data)
 {
     const u8 *p = (const u8 *)data.p;
     size_t n = data.n, folded = n & ~(size_t)15;
-    if (n < FOLD_FROM || !can_fold()) return by_table(crc, p, n);
+    if (n < FOLD_FROM || !crc64_can_fold()) return by_table(crc, p, n);
     return by_table(by_folding(crc, p, folded), p + folded, n - folded);
 }

@@ -74,7 +74,7 @@ static bool takes_part(const struct conn *c)
 }
 
 /* What to poll: listeners first, then connections. */
-static u32 gather(const struct net *n, struct pollfd *fds, struct conn **conns)
+static u32 busy_gather(const struct net *n, struct pollfd *fds, struct conn **conns)
 {
     u32 count = 0;
     for (const struct listener *l = n->listeners; l; l = l->next)
@@ -94,7 +94,7 @@ static void read_all(struct net *n)
     for (const struct listener *l = n->listeners; l; l = l->next) listeners++;
     struct pollfd *fds = mem_alloc((n->count + listeners + 1) * sizeof *fds);
     struct conn **conns = mem_alloc((n->count + listeners + 1) * sizeof(struct conn *));
-    u32 count = gather(n, fds, conns), i = 0;
+    u32 count = busy_gather(n, fds, conns), i = 0;
     if (poll(fds, count, 0) <= 0) count = 0;
     for (struct listener *l = n->listeners; l && i < count; l = l->next, i++)
         if (fds[i].revents && !n->no_files) net_on_connection(&l->poll, 0, UV_READABLE);

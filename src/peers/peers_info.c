@@ -96,7 +96,7 @@ static const char *info_state(const struct peers *p)
 }
 
 /* Of a server that keeps the metadata of its primary, which is the site. */
-static void info_replica(struct server *srv, struct buf *b)
+static void peers_info_replica(struct server *srv, struct buf *b)
 {
     if (!srv->config.site_id) return;
     buf_printf(b, "site_id:%d\r\nsite_state:replica\r\nsite_clock:", (int)srv->config.site_id);
@@ -107,7 +107,7 @@ void peers_info(struct server *srv, struct buf *b)
 {
     const struct peers *p = srv->peers;
     if (!p) {
-        info_replica(srv, b);
+        peers_info_replica(srv, b);
         return;
     }
     const struct site *s = peers_site(p);

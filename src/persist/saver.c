@@ -462,7 +462,7 @@ static void write_scanned(void *arg, struct key_ref *ref)
 }
 
 /* Its key, if it is there, is written by itself. */
-static void write_kept(void *arg, struct key_ref *ref)
+static void saver_write_kept(void *arg, struct key_ref *ref)
 {
     struct saver *s = arg;
     struct value v;
@@ -475,7 +475,7 @@ static void write_all_kept(struct saver *s, u32 db)
 {
     struct engine *eng = s->ks->eng;
     struct buf place = {0};
-    while (eng->ops->companion.each_kept(eng, db, &place, SCAN_COUNT, write_kept, s)) {}
+    while (eng->ops->companion.each_kept(eng, db, &place, SCAN_COUNT, saver_write_kept, s)) {}
     buf_release(&place);
 }
 

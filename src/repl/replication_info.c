@@ -12,7 +12,7 @@ static const char *replication_info_state_name(const struct replica *r)
     }
 }
 
-static void info_replica(const struct replica *r, u32 at, struct buf *b)
+static void replication_info_replica(const struct replica *r, u32 at, struct buf *b)
 {
     char host[REPLICA_HOST];
     i64 lag = r->state == REPLICA_ONLINE ? clock_mono_ms() / 1000 - r->heard_s : 0;
@@ -33,7 +33,7 @@ void replication_info(struct server *s, struct buf *b)
         buf_printf(b, "min_slaves_good_slaves:%u\r\n", r->good_replicas);
     u32 at = 0;
     for (const struct replica *x = r->replicas; x; x = x->next)
-        if (replication_info_state_name(x)) info_replica(x, at++, b);
+        if (replication_info_state_name(x)) replication_info_replica(x, at++, b);
     buf_printf(b,
                "master_failover_state:%s\r\nmaster_replid:%s\r\nmaster_replid2:%s\r\n"
                "master_repl_offset:%llu\r\nsecond_repl_offset:%lld\r\nrepl_backlog_active:%d\r\n"

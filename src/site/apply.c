@@ -217,7 +217,7 @@ struct gathered {
     u32 n;
 };
 
-static void gather(void *arg, struct key_ref *ref)
+static void apply_gather(void *arg, struct key_ref *ref)
 {
     struct gathered *g = arg;
     site_put_bytes(&g->names, ref->key);
@@ -257,11 +257,11 @@ void site_each_key(struct site *s, u32 db, site_name_fn fn, void *arg)
     bool more;
     each_recent(s, db, fn, arg);
     do {
-        more = s->e->ops->companion.each_kept(s->e, db, &place, CHUNK, gather, &g);
+        more = s->e->ops->companion.each_kept(s->e, db, &place, CHUNK, apply_gather, &g);
         each_gathered(&g, db, fn, arg);
     } while (more);
     do {
-        cursor = s->e->ops->scan(s->e, db, cursor, CHUNK, gather, &g);
+        cursor = s->e->ops->scan(s->e, db, cursor, CHUNK, apply_gather, &g);
         each_gathered(&g, db, fn, arg);
     } while (cursor);
     buf_release(&g.names);
@@ -273,7 +273,7 @@ struct flush {
     const struct site_move *m;
 };
 
-static void flush_key(void *arg, u32 db, bytes name)
+static void apply_flush_key(void *arg, u32 db, bytes name)
 {
     struct flush *f = arg;
     apply_clear(f->a, apply_load(f->a, db, name), f->m);
@@ -285,7 +285,7 @@ static void apply_flush(struct apply *a, const struct site_move *m)
     struct flush f = {a, m};
     apply_save(a);
     for (u32 db = 0; db < a->s->databases; db++)
-        if (m->db == SITE_ALL_DBS || m->db == db) site_each_key(a->s, db, flush_key, &f);
+        if (m->db == SITE_ALL_DBS || m->db == db) site_each_key(a->s, db, apply_flush_key, &f);
 }
 
 /* -- the effect --------------------------------------------------------------------------------------- */

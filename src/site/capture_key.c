@@ -200,7 +200,7 @@ static void flush_look(void *arg, u32 db, bytes name)
     f->remains = true;
 }
 
-static void flush_key(void *arg, u32 db, bytes name)
+static void capture_flush_key(void *arg, u32 db, bytes name)
 {
     struct key_flush *f = arg;
     struct site_key *k = &f->c->key;
@@ -225,7 +225,7 @@ static void flush_served(struct site_capture *c, u32 db)
     site_put_move(&s->moves, &(struct site_move){.op = MOVE_FLUSH, .db = db, .seen = buf_bytes(&f.seen)},
                   false);
     c->rems = 0;
-    if (f.remains) site_each_key(s, db, flush_key, &f);
+    if (f.remains) site_each_key(s, db, capture_flush_key, &f);
     else c->own->flush(s->e, db);
     c->keyed = false;
     buf_release(&f.seen);

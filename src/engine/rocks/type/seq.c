@@ -76,7 +76,7 @@ static void write_one(struct rk *rk, struct row *r, u64 index, bytes value)
 }
 
 /* The same with a value that lives as long as the transaction. */
-static void write_kept(struct rk *rk, struct row *r, u64 index, bytes value)
+static void seq_write_kept(struct rk *rk, struct row *r, u64 index, bytes value)
 {
     struct element_key k;
     struct change *c = delta_new(rk, r, key_of(index, &k));
@@ -172,7 +172,7 @@ static void rk_seq_shift(struct rk *rk, struct row *r, u64 at, u64 n, bool rever
     list_walk_init(&w, rk, r, at, n, reverse);
     while (list_walk_next(&w, &value)) {
         u64 to = (reverse ? w.at + 1 : w.at - 1) + by;
-        if (w.kept) write_kept(rk, r, to, value);
+        if (w.kept) seq_write_kept(rk, r, to, value);
         else write_one(rk, r, to, value);
     }
     list_walk_done(&w);
