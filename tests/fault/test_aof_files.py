@@ -570,7 +570,7 @@ def test_zeros_in_the_middle_of_the_last(history, place):
     refused(place.start(), history.increments[-1], f'at offset {history.sizes[3]}')
 
 
-def test_what_is_left_behind_does_no_harm(history, place):
+def test_leftover_files_do_no_harm(history, place):
     """Files of a rewrite that was cut off, of history, and of other people."""
     last = int(re.search(r'(\d+)\.incr', history.increments[-1])[1])
     for name in (f'temp-{NAME}.base.rdb', 'notes.txt', f'{NAME}.{last + 1}.incr.aof', f'{NAME}.99.base.rdb'):

@@ -60,7 +60,7 @@ def start(m):
 @pytest.mark.parametrize('first', ['writer', 'script'])
 @pytest.mark.parametrize('setup, what', [(ROCKS, w) for w in WRITES] + [(MEMORY, 'set'), (MEMORY, 'transaction')],
                          ids=lambda x: getattr(x, 'name', x))
-def test_what_is_answered_beside_a_script_is_kept(setup, what, first, machines):
+def test_writes_answered_during_a_script_are_kept(setup, what, first, machines):
     m = machines(setup, 'always')
     start(m)
     commands, expected = WRITES[what]

@@ -197,7 +197,7 @@ def test_replicaof_replies(kind, node):
     assert n.call('ROLE')[:4] == [b'slave', b'127.0.0.1', other.port, b'connected']
 
 
-def test_nobody_there(kind, node, proxy):
+def test_no_primary_at_the_address(kind, node, proxy):
     """The address leads nowhere: it tries again and again, and serves what it has."""
     n = node(kind)
     n.call('SET', 'a', 1)

@@ -125,7 +125,7 @@ def test_replication_ends(server_factory, raw):
 
 
 @pytest.mark.any_engine
-def test_subscribers_that_revoke_themselves_are_told(admin, server, raw):
+def test_a_subscriber_that_revokes_its_own_channel_gets_the_reply(admin, server, raw):
     c = logged_in(server, raw, 'u')
     c.call('HELLO', 3)
     c.call('SUBSCRIBE', 'ch')

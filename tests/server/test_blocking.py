@@ -99,7 +99,7 @@ def test_time_is_up_while_the_server_sleeps(server_factory, raw, command):
 
 
 @pytest.mark.any_engine
-def test_what_dies_within_a_transaction_serves_nobody(server_factory, raw):
+def test_a_key_that_expires_within_a_transaction_serves_no_client(server_factory, raw):
     """Time stands still in EXEC, but not for those it would serve."""
     s = server_factory('--enable-debug-command', 'yes')
     waiting, c = raw(s.port).command('BRPOP', 'k', 0), raw(s.port)
@@ -122,7 +122,7 @@ def test_the_long_and_the_endless(server, raw, block):
 
 
 @pytest.mark.any_engine
-def test_a_pause_holds_those_who_bring_not_those_whose_time_is_up(server, raw, block):
+def test_a_pause_holds_pushes_but_not_timeouts(server, raw, block):
     with server.raw() as admin, server.raw() as other:
         long, short = block('BLPOP', 'k', 0), block('BLPOP', 'k', 1)
         assert admin.call('CLIENT', 'PAUSE', 100000, 'WRITE') == b'OK'
@@ -223,7 +223,7 @@ def test_everything_is_served_once(server):
 # -- ends --------------------------------------------------------------------------------------------------
 
 @pytest.mark.any_engine
-def test_those_who_left_get_nothing(server, raw, block):
+def test_disconnected_clients_are_not_served(server, raw, block):
     closed, half, killed, stays = (block('BLPOP', 'k', 0) for _ in range(4))
     with server.raw() as c:
         lines = [x for x in c.call('CLIENT', 'LIST').decode().splitlines() if ' flags=b ' in x]
@@ -250,7 +250,7 @@ def test_a_client_that_is_killed_by_the_push_that_would_serve_it(server, raw, bl
 
 
 @pytest.mark.any_engine
-def test_a_client_that_is_killed_is_gone_at_once(server, raw):
+def test_a_killed_client_is_removed_at_once(server, raw):
     """For what follows in the same pipeline, too."""
     c = raw(server.port)
     number = c.call('CLIENT', 'ID')
@@ -380,7 +380,7 @@ def left(s):
 
 
 @pytest.mark.lone('nodes of a cluster replicate by Raft')
-def test_what_was_served_stays_served(server_factory, raw):
+def test_served_elements_stay_removed(server_factory, raw):
     """After a crash, and at a replica."""
     args = ('--appendonly', 'yes', '--appendfsync', 'always') if ENGINE == 'memory' else ()
     s = server_factory(*args, '--repl-diskless-sync-delay', 0)
@@ -434,7 +434,7 @@ def of_one_connection(s, bringer, first, second):
 
 @pytest.mark.lone('a node whose storage fails ends')
 @pytest.mark.parametrize('story', [earlier, in_the_same_tick, of_one_connection])
-def test_what_was_not_kept_serves_nobody(server_factory, raw, story):
+def test_a_failed_commit_serves_no_client(server_factory, raw, story):
     """The push fails after it has served: all are told so, each once, and who only listens hears nothing."""
     args = ('--appendonly', 'yes', '--appendfsync', 'always') if ENGINE == 'memory' else ()
     s = server_factory(*args, before=UNMINDFUL)
@@ -467,7 +467,7 @@ def test_what_was_not_kept_serves_nobody(server_factory, raw, story):
 
 
 @pytest.mark.lone('a node whose storage fails ends')
-def test_much_is_told_of_what_was_not_kept(server_factory, raw):
+def test_a_failed_commit_replaces_long_replies(server_factory, raw):
     """All that a failed tick answered is taken back, also where it is long, and nothing of what was before."""
     args = ('--appendonly', 'yes', '--appendfsync', 'always') if ENGINE == 'memory' else ()
     s = server_factory(*args, before=UNMINDFUL)

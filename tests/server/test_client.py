@@ -163,7 +163,7 @@ def test_pause_writes_and_unpause(server, raw):
     assert b'blocked_clients:0\r\n' in a.call('INFO', 'clients')
 
 
-def test_client_gone_while_paused(server, raw):
+def test_a_client_disconnects_during_a_pause(server, raw):
     a, b = raw(server.port), raw(server.port)
     a.call('CLIENT', 'PAUSE', 20_000)
     b.send(encode('SET', 'k', 'v'))
@@ -173,7 +173,7 @@ def test_client_gone_while_paused(server, raw):
     assert a.call('PING') == b'PONG'
 
 
-def test_those_who_left_while_paused_are_not_run(server_factory, raw):
+def test_requests_of_clients_that_left_during_a_pause_are_not_run(server_factory, raw):
     s = server_factory()
     admin, stays = raw(s.port), raw(s.port)
     assert admin.call('CLIENT', 'PAUSE', 100_000, 'WRITE') == b'OK'

@@ -86,7 +86,7 @@ def test_what_counts(server, raw, c, fill):
     assert int(held[1]) > 8 * MB
 
 
-def test_those_with_most_go_first(server, raw, c):
+def test_the_largest_clients_are_evicted_first(server, raw, c):
     few, more, most = (open_client(raw, server) for _ in range(3))
     for x, size in (few, 1), (more, 2), (most, 6):
         fill_input(x, size * MB)
@@ -100,7 +100,7 @@ def test_those_with_most_go_first(server, raw, c):
     assert memory(c, more.id) is None and memory(c, few.id)
 
 
-def test_who_is_spared(server, raw, c):
+def test_no_evict_clients_are_spared(server, raw, c):
     """CLIENT NO-EVICT; but what it holds counts, and others go for it."""
     spared = open_client(raw, server, ['CLIENT', 'NO-EVICT', 'on'])
     other = open_client(raw, server)

@@ -271,7 +271,7 @@ def small_disk(tmp_path):
 
 @pytest.mark.lone('a node whose storage fails ends')
 @pytest.mark.engine('rocksdb', 'needs storage that fails')
-def test_what_was_not_kept_is_not_told(small_disk, server_factory):
+def test_failed_writes_publish_no_events(small_disk, server_factory):
     """The disk is full: as many changes are told of as were acknowledged, and caches are declared invalid."""
     s = server_factory('--rocksdb-write-buffer-size', '128mb', '--rocksdb-compression', 'none', '--rocksdb-blob-size', 0,
                        directory=str(small_disk))

@@ -121,7 +121,7 @@ def test_ticks_in_flight_leave_in_order(fences, client):
     assert replies(c, 5) == [1, 2, 3, 4, 5]
 
 
-def test_what_comes_after_off_waits_in_line_only(fences, client):
+def test_output_after_fences_are_off_only_keeps_its_order(fences, client):
     c, other = client(), client()
     fences.hold()
     c.command('SET', 'k', 1)
@@ -304,7 +304,7 @@ def test_a_client_that_is_killed(fences, client):
     assert killer.reply() == 1
 
 
-def test_who_kills_itself_is_told_first(fences, client):
+def test_a_client_that_kills_itself_gets_its_reply(fences, client):
     c = client()
     me = c.call('CLIENT', 'ID')
     fences.hold()
@@ -716,7 +716,7 @@ def test_tls(server_factory, certs):  # noqa: F811
     fences.end()
 
 
-def test_what_a_long_script_follows_has_a_fence_of_its_own(server_factory, raw):
+def test_requests_before_a_long_script_have_a_fence_of_their_own(server_factory, raw):
     """The tick's changes before it are committed while it runs."""
     s = server_factory('--enable-debug-command', 'yes', '--busy-reply-threshold', 10)
     fences, c, other = Fences(s.port), raw(s.port), raw(s.port)

@@ -313,7 +313,7 @@ def answers_in_a_pause(port, mode, before, requests):
     [('MULTI',), ('EVAL', NO_WRITES, 0), ('FCALL', 'reads', 0)], [('MULTI',), ('FCALL', 'writes', 0)],
     [('MULTI',), ('PFCOUNT', 'p')],
 ], ids=str)
-def test_pause_holds_what_would_write_and_nothing_that_would_be_refused(both, before):
+def test_pause_holds_writes_but_not_requests_that_would_be_refused(both, before):
     requests = [
         ('SET', 'k', 1), ('SET',), ('LPUSH', 'p'), ('LPUSH', 'p', 1), ('GET', 'p'), ('XGROUP', 'CREATE'), ('NOSUCH',),
         ('PFCOUNT', 'p'), ('PFCOUNT',), ('PUBLISH', 'c', 'm'), ('EVAL', NO_WRITES, 0), ('EVAL', NO_WRITES, 'x'),
@@ -363,7 +363,7 @@ def test_queue_counts_as_input(server_factory):
         assert not r.exists('k')
 
 
-def test_who_goes_leaves_nothing(both):
+def test_disconnecting_ends_a_transaction(both):
     ours = both[0]
     with ours.client() as r:
         with mayfly.Raw(ours.port) as c:

@@ -669,7 +669,7 @@ def test_a_silent_replica_is_dropped(primary):
 
 
 @pytest.mark.any_engine
-def test_a_disk_that_takes_nothing(server_factory, redis_factory, tmp_path):
+def test_a_sync_without_a_writable_directory(server_factory, redis_factory, tmp_path):
     m, r = server_factory(*MODES['disk'], '--enable-protected-configs', 'yes'), redis_factory()
     with m.raw() as c:
         everything.run(c, [('SET', 'k', 'v')])
@@ -764,7 +764,7 @@ def known_to_a_replica(primary):
         yield s, c, replication(s)['master_replid']
 
 
-def test_what_came_without_a_stream(known_to_a_replica):
+def test_writes_without_a_backlog(known_to_a_replica):
     """With repl-backlog-ttl over, writes are in no history: no replica resumes from before them."""
     s, c, name = known_to_a_replica
     with s.client() as r:

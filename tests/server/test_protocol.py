@@ -210,7 +210,7 @@ def well_known(raw, port):
 @pytest.mark.parametrize('extra', [-1, 0, 1])
 @pytest.mark.parametrize('buffers', [0, 1, 3])
 @pytest.mark.parametrize('ends', [True, False])
-def test_all_that_arrived_is_heard(server, raw, buffers, extra, ends):
+def test_all_arrived_input_is_read(server, raw, buffers, extra, ends):
     c = well_known(raw, server.port)
     n, long = divmod(max(buffers * 16384 + extra, 6), 6)
     freeze(raw(server.port))
@@ -224,7 +224,7 @@ def test_all_that_arrived_is_heard(server, raw, buffers, extra, ends):
 
 
 @pytest.mark.parametrize('last_words', [b'', b'PING\r\n', b'PI'])
-def test_those_who_leave_are_let_go(server, raw, last_words):
+def test_disconnected_clients_are_freed(server, raw, last_words):
     other = raw(server.port)
     clients = [well_known(raw, server.port) for _ in range(20)]
     freeze(other)
@@ -235,7 +235,7 @@ def test_those_who_leave_are_let_go(server, raw, last_words):
 
 
 @pytest.mark.parametrize('leave', ['shutdown', 'close'])
-def test_what_waits_outlives_its_sender(server_factory, raw, leave):
+def test_held_requests_run_after_their_client_has_left(server_factory, raw, leave):
     """Requests that are held back for a moment run, also if their client sends nothing more."""
     s = server_factory('--requirepass', 'secret')
     other = raw(s.port)
@@ -257,7 +257,7 @@ def test_what_waits_outlives_its_sender(server_factory, raw, leave):
     (b'*99999999999\r\n', b'invalid multibulk length'),
     (b'GET "x\r\n', b'unbalanced quotes in request'),
 ])
-def test_an_error_behind_one_who_waits(server, raw, wrong, error):
+def test_a_protocol_error_after_a_blocking_command(server, raw, wrong, error):
     c = raw(server.port).send(encode('BLPOP', 'nothing', '0.05') + wrong + b'PING\r\n')
     assert c.rest() == b'*-1\r\n' + PE + error + b'\r\n'
 
@@ -610,7 +610,7 @@ def test_slow_reader_does_not_delay_others(server, raw):
     half.close()
 
 
-def test_no_more_than_a_buffer_waits_behind_who_waits(server, raw):
+def test_at_most_a_buffer_is_read_after_a_blocking_command(server, raw):
     """Each time such a client continues, the bytes it sent so far are moved: they must be few."""
     c, other, pings = raw(server.port), raw(server.port), 30_000
     big = encode('SET', 'k', b'x' * (9 * MB // 8))      # the server's buffer for it is larger

@@ -158,7 +158,7 @@ def test_silent_primary(primary, replica):
 
 
 @pytest.mark.any_engine
-def test_nobody_there(server_factory, primary):
+def test_no_primary_at_the_address(server_factory, primary):
     primary.listener.close()
     server = server_factory()
     with server.client() as r:
@@ -378,7 +378,7 @@ def follower(primary, replica):
 
 
 @pytest.mark.any_engine
-def test_asked_for_its_position(follower):
+def test_getack(follower):
     """As Redis 7.0 answers: what came before the question counts, the question does not."""
     _, _, link = follower
     before, ask = encode('SELECT', '0') + encode('SET', 'b', '2'), encode('REPLCONF', 'GETACK', '*')
@@ -520,7 +520,7 @@ def test_nonsense(primary, follower, what, why):
     assert r.keys() == [b'c']
 
 
-def test_what_can_not_be_run(follower):
+def test_commands_that_fail_are_forwarded(follower):
     """It is passed on, counted and logged once; the rest continues."""
     server, r, link = follower
     stream = b''.join([encode('SELECT', '0'), encode('NOSUCH', 'a', 'b'), encode('nosuch'), encode('GET', 'a'),

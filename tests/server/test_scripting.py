@@ -364,7 +364,7 @@ def test_cursors_are_numbers(r, fill, scan, each):
         return n''', 0) == 2000
 
 
-def test_somebody_who_waits_gets_what_a_script_pushes(server, raw):
+def test_a_blocked_client_gets_an_element_that_a_script_pushes(server, raw):
     a, b = raw(server.port), raw(server.port)
     a.command('BLPOP', 'queue', 0)
     mayfly.eventually(lambda: server.info('clients')['blocked_clients'] == 1)
@@ -380,7 +380,7 @@ def test_random_numbers_follow_their_seed(r):
     assert r.eval(plain, 0) != r.eval(plain, 0)
 
 
-def test_what_info_tells(r):
+def test_info_shows_memory_of_scripts(r):
     r.script_flush()
     for i in range(10):
         r.eval(f'return {i}', 0)
@@ -458,7 +458,7 @@ def test_patterns_that_would_exhaust_the_stack(r, script):
         r.eval(script, 0)
 
 
-def test_what_one_script_does_to_its_tables_is_its_own(r):
+def test_changes_of_keys_and_argv_are_local_to_a_script(r):
     assert r.eval('KEYS.x = 1 KEYS[3] = "c" ARGV[1] = nil return KEYS', 2, 'a', 'b', 'arg') == [b'a', b'b', b'c']
     assert r.eval('return {KEYS, ARGV, type(KEYS.x)}', 1, 'a', 'arg') == [[b'a'], [b'arg'], b'nil']
 
@@ -550,7 +550,7 @@ def test_any_of_them_can_be_killed(impatient, script):
 
 
 @pytest.mark.lone('replies of a tick wait for its entry')
-def test_those_of_the_same_tick_are_answered(server_factory):
+def test_requests_of_the_same_tick_are_answered(server_factory):
     """Before and after the script: requests that arrived meanwhile are part of its tick."""
     s = server_factory('--busy-reply-threshold', 20, '--enable-debug-command', 'yes')
     with s.raw() as sleeper, s.raw() as before, s.raw() as c, s.raw() as behind:
@@ -597,14 +597,14 @@ def test_others_are_answered_meanwhile(impatient):
         c.close()
 
 
-def test_its_own_client_may_leave(impatient):
+def test_the_client_of_a_script_may_disconnect(impatient):
     run_forever(impatient).close()
     with impatient.raw() as c:
         assert c.call('SCRIPT', 'KILL') == b'OK'
         mayfly.eventually(lambda: c.call('PING') == b'PONG')
 
 
-def test_those_who_come_and_go_meanwhile_do_not_fill_it(server_factory):
+def test_clients_that_connect_and_leave_during_a_script_are_freed(server_factory):
     s = server_factory('--busy-reply-threshold', 20, '--maxclients', 10)
     with run_forever(s) as c:
         for _ in range(20):
@@ -651,7 +651,7 @@ def test_shutdown_while_one_runs(server_factory):
         assert r.keys() == [b'before']
 
 
-def test_who_has_to_wait_for_a_login_may_end_it(server_factory):
+def test_a_client_with_a_delayed_auth_can_kill_a_script(server_factory):
     """After failures an AUTH waits, but not for the end of a script that has none."""
     s = server_factory('--busy-reply-threshold', 20, '--requirepass', 'secret')
     with s.raw() as c, s.raw() as guesses, s.raw() as early, s.raw() as late:
@@ -668,7 +668,7 @@ def test_who_has_to_wait_for_a_login_may_end_it(server_factory):
 
 
 @pytest.mark.parametrize('first', [signal.SIGTERM, signal.SIGINT], ids=['SIGTERM', 'SIGINT'])
-def test_who_insists_does_not_wait(server_factory, first):
+def test_a_second_signal_ends_the_server_at_once(server_factory, first):
     """A SIGINT after another signal ends the server at once; half of what the script did is not there afterwards."""
     s = server_factory('--busy-reply-threshold', 20, *(['--appendonly', 'yes'] if mayfly.ENGINE == 'memory' else []))
     with s.raw() as c:
@@ -686,7 +686,7 @@ def test_who_insists_does_not_wait(server_factory, first):
 
 
 @pytest.mark.skipif(mayfly.sanitized(), reason='a sanitizer keeps what was freed')
-def test_those_who_leave_meanwhile_leave_nothing_behind(server_factory):
+def test_memory_of_clients_that_leave_during_a_script_is_freed(server_factory):
     """Their memory comes back at once, not when the script ends."""
     s = server_factory('--busy-reply-threshold', 20)
 

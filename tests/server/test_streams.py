@@ -434,7 +434,7 @@ def test_consumers_lose_nothing(server_factory):
 
 
 @pytest.mark.lone('nodes of a cluster replicate by Raft')
-def test_replicas_are_told(server_factory):
+def test_replicas_get_expired_keys_from_their_primary(server_factory):
     """They have the primary's entries, and write none of their own."""
     p = server_factory('--expiry-stream', 'gone', '--repl-diskless-sync-delay', 0)
     q = server_factory('--expiry-stream', 'gone', '--replicaof', '127.0.0.1', str(p.port))

@@ -153,7 +153,7 @@ def test_clients_need_a_certificate(tls, certs, who):
             c.call('PING')
 
 
-def test_who_speaks_something_else_is_dropped(tls, certs):
+def test_a_connection_without_tls_is_closed(tls, certs):
     s, port = tls
     for first in (b'PING\r\n', b'\x16\x03\x01\xff\xff' + b'x' * 100, b'GET / HTTP/1.1\r\n\r\n'):
         with socket.create_connection(('127.0.0.1', port)) as sock:
@@ -176,7 +176,7 @@ def test_who_speaks_something_else_is_dropped(tls, certs):
         eventually(lambda: len(c.client_list()) == 1)
 
 
-def test_who_says_nothing_costs_little(tls, certs):
+def test_an_idle_connection_uses_little_memory(tls, certs):
     s, port = tls
     with Secure(port, context(certs)) as quiet, s.client() as c:
         def memory():

@@ -251,7 +251,7 @@ def test_broadcast(pair):
 
 @pytest.mark.parametrize('mode', ([], ['BCAST']))
 @pytest.mark.parametrize('waits, own', (('BLMOVE src dst LEFT RIGHT 0', [b'dst', b'src']), ('BLPOP src 0', [b'src'])))
-def test_noloop_and_who_waited(server, r, waits, own, mode):
+def test_noloop_and_blocked_clients(server, r, waits, own, mode):
     """A blocked client's own changes count as its own. It gets invalidations for keys others changed, too."""
     with server.raw() as waiter, server.raw() as pusher, server.raw() as other:
         for c in (waiter, pusher, other):
@@ -318,7 +318,7 @@ def test_table_limit_is_lowered(server, r):
 
 
 @pytest.mark.engine('memory', 'the other engine evicts nothing')
-def test_what_a_command_evicts_is_told_before_its_reply(server_factory):
+def test_keys_that_a_command_evicts_are_invalidated_before_its_reply(server_factory):
     s = server_factory()
     with s.client() as c, s.raw() as a:
         a.call('HELLO', '3')
