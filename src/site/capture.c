@@ -195,7 +195,7 @@ void capture_expire(struct site_capture *c, u32 db, bytes name)
     c->holding = c->keyed = false;
 }
 
-/* The key is absent now: if it has metadata left, site_each_key() must find it. */
+/* The key is absent now: if metadata of it is left, site_each_key() has to know. */
 void capture_note_gone(struct site_capture *c, const struct site_key *k)
 {
     if (site_key_empty(k)) return;

@@ -112,7 +112,8 @@ static void key_gather(struct site_capture *c, struct key_ref *ref, struct buf *
     }
 }
 
-/* The engine's key is new: this effect has written all of it. Removes metadata left under its name. */
+/* The engine's key is new under its name: all it has is written by this effect. What was left under the name
+ * goes. */
 static void key_adopt(struct site_capture *c, struct key_ref *ref)
 {
     struct buf cells = {0};

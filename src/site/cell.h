@@ -10,7 +10,8 @@
  * highest of those written concurrently. Entries have no stamps: of two with the same id the lower gid's
  * wins.
  *
- * A cell is stored without its value if the engine has that value, and without values that are not needed:
+ * A cell is stored without its value if that is what the engine shows, and without the values that
+ * nobody needs:
  *     count and flags · (dot [· stamp] [· birth] [· value]) … · (gid · hi · lo · total · lo_total) … */
 #ifndef MAYFLY_SITE_CELL_H
 #define MAYFLY_SITE_CELL_H

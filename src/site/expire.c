@@ -4,7 +4,7 @@
 #include "site/site.h"
 #include "site/write.h"
 
-static bool expire_is_past(const struct site *s, const struct site_deadline *d)
+static bool is_past(const struct site *s, const struct site_deadline *d)
 {
     return d->at_ms && d->at_ms <= (s->torn ? s->torn_ms : site_now(s));
 }
@@ -19,7 +19,7 @@ static bool is_known_here(const struct site *s, const struct site_deadline *d)
 bool site_due(const struct site *s, const struct site_key *k)
 {
     const struct site_deadline *d = site_key_ttl(k);
-    return d && expire_is_past(s, d);
+    return d && is_past(s, d);
 }
 
 /* What a deadline ends. */
@@ -41,7 +41,7 @@ static bool lives_by_expire(const struct site *s, const struct site_key *k)
 {
     for (u32 i = 0; i < k->n_deadlines; i++) {
         const struct site_deadline *d = &k->deadlines[i];
-        if (!d->kept && d->at_ms && d->birth.gid == 0 && !expire_is_past(s, d)) return true;
+        if (!d->kept && d->at_ms && d->birth.gid == 0 && !is_past(s, d)) return true;
     }
     return false;
 }
@@ -52,7 +52,7 @@ static bool is_lost(const struct site *s, const struct site_key *k, const struct
     if (site_dot_eq(w->birth, site_key_birth(k))) return false;
     for (u32 i = 0; i < k->n_deadlines; i++) {
         const struct site_deadline *d = &k->deadlines[i];
-        if (expire_is_past(s, d) && d->birth.gid && site_dot_eq(d->birth, w->birth)) return true;
+        if (is_past(s, d) && d->birth.gid && site_dot_eq(d->birth, w->birth)) return true;
     }
     return false;
 }
@@ -61,7 +61,7 @@ static void spend(struct site *s, const struct site_key *k)
 {
     struct buf spent = {0}, lost = {0};
     for (u32 i = 0; i < k->n_deadlines; i++)
-        if (expire_is_past(s, &k->deadlines[i])) site_put_dot(&spent, k->deadlines[i].dot);
+        if (is_past(s, &k->deadlines[i])) site_put_dot(&spent, k->deadlines[i].dot);
     for (u32 i = 0; i < k->string.n_writes && !lives_by_expire(s, k); i++)
         if (is_lost(s, k, &k->string.writes[i])) site_put_dot(&lost, k->string.writes[i].dot);
     site_put_move(&s->moves,
@@ -83,7 +83,7 @@ void site_expire(struct site *s, u32 db, bytes name, const struct site_late *lat
         bool past = false;
         site_key_load(&k, s->e, db, name);
         for (u32 i = 0; i < k.n_deadlines; i++)
-            past |= expire_is_past(s, &k.deadlines[i]) && is_known_here(s, &k.deadlines[i]);
+            past |= is_past(s, &k.deadlines[i]) && is_known_here(s, &k.deadlines[i]);
         if (!past) break;
         if (!site_due(s, &k)) {
             spend(s, &k);
@@ -125,8 +125,7 @@ static bool extends(const struct site *s, const struct site_key *k, const struct
 {
     for (u32 i = 0; i < k->n_deadlines; i++) {
         const struct site_deadline *d = &k->deadlines[i];
-        if (d->dot.gid == s->gid && !d->kept && !site_covers(scope, d->dot) && !expire_is_past(s, d))
-            return true;
+        if (d->dot.gid == s->gid && !d->kept && !site_covers(scope, d->dot) && !is_past(s, d)) return true;
     }
     return false;
 }

@@ -340,7 +340,7 @@ static void merge_cells(const struct both *b, struct site_reader *dump)
     buf_release(&last);
 }
 
-/* Deadlines that are new here may have passed already (struct site_late). */
+/* Deadlines that are new here may be late (struct site_late). */
 static void note_timed(struct site_merge *m, const struct both *b, bool theirs)
 {
     bool timed = false;
