@@ -33,9 +33,9 @@ struct cluster {
     u64 news;                   /* changes that sleeping regions must notice, as of the last check */
     struct member *stirred;     /* those whose groups had something to do: a list by stirred_next */
     struct member *untold;      /* those whose groups may owe others a word: a list by untold_next */
-    struct member *ticking;     /* those with requests in this tick: a list by ticking_next */
-    struct member *reclaiming;  /* it is running a slice of the expire cycle; NULL: none */
-    struct member_joint *joint; /* the fence of this tick's requests for all regions; NULL: there were none */
+    struct member *ticking;     /* those that this tick has begun: a list by ticking_next */
+    struct member *reclaiming;  /* of which a slice is reclaimed; NULL: none */
+    struct member_joint *joint; /* what this tick's requests for all regions wait for; NULL: there was none */
     u32 flying;                 /* members with an entry in flight */
     bool wants_all;             /* a request for all regions waits until no member has one */
     struct heap dues;           /* led regions by their nearest deadline: member.due */
@@ -49,8 +49,8 @@ struct cluster {
     u64 checks, digest_mismatches;
     u64 diverged;               /* the index at which this node's data was found to differ; 0: it does not */
     uv_prepare_t prepare;
-    uv_idle_t awake;            /* active: the loop runs once more before it sleeps */
-    u32 handles;                /* how many of its handles the loop still knows */
+    uv_idle_t awake;            /* it runs once more before the loop sleeps */
+    u32 handles;                /* of these four: the loop still knows them */
     u64 ticks;                  /* of the timer */
     u64 clock_looked_ms;        /* when regions' clocks were last checked for due deadlines */
     i64 timer_ms;               /* when the timer last ran, by the loop's time */
@@ -60,7 +60,7 @@ struct cluster {
         u64 sent, failed, installed; /* failed: at either end */
         u64 bytes_out, bytes_in;
     } snapshots;
-    i64 autosplit_ms;  /* when the sizes of regions were last checked, by the loop's time … */
+    i64 autosplit_ms;  /* when the sizes of regions were last looked at, by the loop's time … */
     i64 load_ms;       /* … and when this period of counting requests began */
     i64 schedule_ms;   /* when the scheduler runs next, by the loop's time */
     bool leads_meta;   /* it led region 0 at the last check, so nodes had time to report since */
