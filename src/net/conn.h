@@ -31,7 +31,7 @@ struct conn_source {
     u64 (*pending)(const struct conn_source *);   /* bytes to be sent: they count for the output limits */
 };
 
-/* What every request touches comes first, so that it takes few cache lines of a connection. */
+/* Fields that every request uses come first, so that it touches few cache lines. */
 struct conn {
     struct net *net;
     struct net_io *io;         /* who reads and writes it: the main thread or an I/O thread (net/io.h) */
@@ -82,14 +82,14 @@ struct conn {
     struct conn *prev, *next;  /* in net->conns */
 
     /* if an I/O thread has it: io.h */
-    u8 seen;                   /* reported by the kernel, and not made use of yet: UV_READABLE … */
-    bool io_queued;            /* in io->queue … */
-    bool io_reported;          /* … in io->reports: the main thread has to look at it … */
-    bool io_broken;            /* … and to close it */
+    u8 seen;                   /* events the kernel has reported that were not used yet: UV_READABLE … */
+    bool io_queued;            /* in io->queue */
+    bool io_reported;          /* in io->reports: the main thread must look at it … */
+    bool io_broken;            /* … and close it */
     struct conn *io_prev, *io_next, *io_report_next;
     struct conn *hold_prev, *hold_next; /* in net.held_back, while there is a reason */
-    u32 held_requests;         /* how many requests `in` has, as far as is known … */
-    u32 held_counted;          /* … from so many bytes of it; 0: from when it was held back */
+    u32 held_requests;         /* how many requests `in` has … */
+    u32 held_counted;          /* … counted up to this byte; 0: counted when it was held back */
     u64 blocked_tick;          /* when conn_block was last called */
 
     /* for the owner */
@@ -179,8 +179,8 @@ void conn_postpone(struct net *n, u32 request_index, u32 why);
 void conn_resume(struct conn *c, u32 why);
 void conn_close_on_eof(struct conn *c);      /* until then: close the connection if the peer closes it */
 
-/* The request that is running will be answered later: the connection's requests after it are held back. When
- * it is answered (conn_reply), conn_resume lets them run. */
+/* The running request will get its reply later: the connection's requests after it are held back. After that
+ * reply (conn_reply), conn_resume lets them run. */
 void conn_block(struct net *n, struct conn *c, u32 why);
 
 #endif

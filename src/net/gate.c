@@ -19,7 +19,7 @@ static bool gate_change(struct gate *g, u32 from, u32 to)
 
 void gate_init(struct gate *g) { atomic_init(&g->state, GATE_CLOSED); }
 
-/* The main thread is the only one that leaves GATE_WANTED, so it need not compare again. */
+/* Only the main thread changes GATE_WANTED, so it need not compare again. */
 enum gate_way gate_open(struct gate *g, bool calls)
 {
     if (LIKELY(gate_change(g, GATE_CLOSED, calls ? GATE_INSIDE : GATE_OPEN)))
@@ -29,7 +29,7 @@ enum gate_way gate_open(struct gate *g, bool calls)
     return GATE_WAY_IN;
 }
 
-/* The thread may leave, and even enter again, between two of these steps. */
+/* A loop, because the thread may leave and enter between the two attempts. */
 void gate_shut(struct gate *g)
 {
     while (!gate_change(g, GATE_OPEN, GATE_CLOSED) && !gate_change(g, GATE_INSIDE, GATE_AWAITED)) continue;

@@ -14,18 +14,18 @@
 
 #define EVENTS_AT_ONCE 128
 #define CONNS_IN_A_TURN 512 /* connections a thread reads before the main thread gets them */
-#define TURNS_MAX 2
-#define CONNS_MANY 4
-#define PATIENCE_US 10
-#define TURN_US_MAX 100
+#define TURNS_MAX 2        /* see io_leave */
+#define CONNS_MANY 4       /* from this many active connections on, a thread waits for more requests … */
+#define PATIENCE_US 10     /* … this long after the last one */
+#define TURN_US_MAX 100    /* … and this long in all */
 
 static void io_ring(int bell)
 {
     u64 one = 1;
-    if (write(bell, &one, sizeof one) < 0) return; /* it has been rung 2^64 times */
+    if (write(bell, &one, sizeof one) < 0) return; /* the counter is full: it has been rung 2^64 times */
 }
 
-/* An eventfd is reported whenever it is written to: nobody has to read it. */
+/* Edge-triggered, an eventfd is reported at each write and need not be read. */
 static void io_watch_fd(int epoll, int fd, u32 events, void *data)
 {
     struct epoll_event e = {.events = events, .data.ptr = data};
@@ -95,7 +95,7 @@ static bool io_may_read(const struct conn *c)
            !c->more_input && !c->io_broken;
 }
 
-/* TLS may have taken more from the socket than it gave out, or less: only a read that finds nothing tells. */
+/* TLS may have buffered input of the socket: only a read that returns nothing shows that there is no more. */
 static void io_read(struct conn *c)
 {
     c->seen &= (u8)~UV_READABLE;
@@ -104,7 +104,7 @@ static void io_read(struct conn *c)
     else if (c->tls) c->seen |= UV_READABLE;
 }
 
-/* Does for a connection what it waits for and what the kernel allows. */
+/* Writes and reads a connection as far as it wants to and the kernel allows. */
 static void io_serve(struct conn *c)
 {
     if (c->io_broken) return;
@@ -138,8 +138,8 @@ static void io_note_events(struct conn *c, u32 events)
     c->seen |= (u8)seen;
 }
 
-/* Events are fetched behind the gate: outside, a connection may be closed while its event is on its way.
- * Returns how many there were. */
+/* Events are fetched inside the gate: outside, the main thread might close a connection whose event has been
+ * fetched. Returns how many there were. */
 static int io_serve_events(struct io_thread *t)
 {
     struct epoll_event e[EVENTS_AT_ONCE];
@@ -153,9 +153,9 @@ static int io_serve_events(struct io_thread *t)
     return n;
 }
 
-/* Calling the main thread and a tick of its own cost some microseconds, however many requests there are. If
- * many connections are at work, more requests are likely to follow within that time: waiting for them costs
- * less. */
+/* Waking the main thread and running a tick cost some microseconds, however many requests there are. With
+ * many active connections, more requests are likely to arrive within that time, so waiting for them is
+ * cheaper. */
 static void io_serve_all(struct io_thread *t)
 {
     i64 now_us = clock_mono_us(), ends_us = now_us + TURN_US_MAX, last_us = now_us;
@@ -184,9 +184,9 @@ static void io_turn(struct io_thread *t, const struct mem_meter *meter)
     t->io.into = &t->io.net->tick;
 }
 
-/* The main thread would have to wait for threads that are inside, so the last one that leaves calls it: more
- * requests share a tick. But threads may take turns for ever: none works for long without calling. `turns`:
- * how many it has had since the main thread was here; 0: it has nothing for it. */
+/* The main thread would have to wait for threads that are inside, so the last one that leaves wakes it, and
+ * more requests share a tick. Since there may always be one inside, each thread also wakes it after TURNS_MAX
+ * turns that had something for it. */
 static void io_leave(struct io_thread *t)
 {
     struct io_threads *all = t->all;
@@ -225,9 +225,9 @@ static void io_run(void *arg)
     }
 }
 
-/* -- what the main thread finds ------------------------------------------------------------- */
+/* -- gathering, on the main thread ---------------------------------------------------------- */
 
-/* Requests of a thread become the tick's, after those of other threads. */
+/* Appends a thread's requests to those of the main thread's tick. */
 static void io_merge(struct net *n, struct io_thread *t)
 {
     struct net_tick *to = &n->tick, *from = &t->tick;
@@ -280,7 +280,7 @@ static void io_count(struct io_thread *t)
 static void io_gather_from(struct net *n, struct io_thread *t)
 {
     if (t->tick.ready) io_merge(n, t);
-    t->spent = true; /* a turn that found no request may have taken a block, which a trim may free now */
+    t->spent = true; /* also without requests: the turn may have taken a block, which a trim may free */
     for (struct conn *c = t->reports, *next; c; c = next) {
         next = c->io_report_next;
         io_attend(c);
@@ -305,8 +305,7 @@ static void io_gather(struct net *n)
 
 /* -- sleeping ------------------------------------------------------------------------------- */
 
-/* Waking a thread takes about as long as one send. A single reply, as there is for a lone client, is sent
- * here. */
+/* Waking a thread takes about as long as one send, so a single reply is sent here. */
 static void io_write_alone(struct io_threads *all)
 {
     struct io_thread *only = NULL;
@@ -350,10 +349,10 @@ static bool io_unregistered(const uv_loop_t *loop)
     return queue[0] != queue;
 }
 
-/* io_wait has slept for it. */
+/* Does nothing: the idle handle only keeps the loop from sleeping, since io_wait has slept. */
 static void io_on_turn(uv_idle_t *h UNUSED) {}
 
-/* Until when the loop could sleep, in milliseconds; 0: it has something to do. */
+/* How many milliseconds the loop could sleep; 0: it has something to do. */
 static int io_timeout(struct io_threads *all)
 {
     uv_loop_t *loop = all->net->loop;
@@ -364,7 +363,7 @@ static int io_timeout(struct io_threads *all)
     return timeout;
 }
 
-/* What is found is run by the loop's check callback, as if the loop had read it. */
+/* The loop's check callback then runs the gathered requests, as if the loop had read them. */
 void io_wait(struct net *n)
 {
     struct io_threads *all = n->threads;
@@ -402,7 +401,7 @@ void io_add(struct conn *c)
 
 void io_forget(struct conn *c) { io_unqueue(c); }
 
-/* A thread that changes what its connection waits for is serving it already. */
+/* On the I/O thread there is nothing to queue: it is serving the connection. */
 void io_poll(struct conn *c, int events)
 {
     c->polled = events;
@@ -419,7 +418,7 @@ void io_flush(struct conn *c)
     if (UNLIKELY(c->held != NULL)) fence_end_part(c);
     bool here = c->held || c->source || c->net->threads->stopped;
     if (here || !conn_has_output(c)) net_write(c);
-    else if (c->net->on_moved) c->net->on_moved(c->net, c); /* and again when it was written */
+    else if (c->net->on_moved) c->net->on_moved(c->net, c); /* and again after writing */
     if (!c->closing && (conn_has_output(c) || c->seen & (UV_READABLE | UV_DISCONNECT))) io_queue(c);
 }
 
@@ -432,7 +431,7 @@ void io_retry_output(struct conn *c)
     io_queue(c);
 }
 
-/* Output that a thread has begun with, because others had to have their turn. */
+/* Includes output of which a thread has written a part before it served other connections. */
 void io_write_here(struct net *n)
 {
     for (u32 i = 0; i < net_threads(n); i++) {

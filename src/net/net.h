@@ -2,11 +2,11 @@
  *
  * One turn of the loop is one tick: every readable connection is read once and its complete requests are
  * parsed; then on_tick runs them all; then the replies are written. A connection gets at most one read per
- * tick, so that none can starve another. All that is read in a tick lies close together in blocks of the
- * tick, and output buffers are lent from pools while they have content: an idle connection owns almost
- * nothing, and many that are busy use little memory.
+ * tick, so that none can starve another. All input of a tick is contiguous in blocks of the tick, and output
+ * buffers are borrowed from pools while they have content: an idle connection owns almost no memory, and many
+ * busy ones use little.
  *
- * Words, each for one thing:
+ * Terms:
  *
  *   held back   input: requests of a connection that may not run yet; conn.hold has the reasons (HOLD_*)
  *   blocked     conn_block was called: a request has no reply yet, and those after it are held back
@@ -54,9 +54,9 @@ struct net_config {
     u32 accepts, tls_accepts; /* per listener in one turn of the loop */
     u32 mark;                 /* SO_MARK of TCP listeners, which their connections inherit; 0: none */
     u8 default_proto;         /* RESP version of a new connection */
-    u32 brief_holds;          /* reasons to hold a connection back that last for a moment: it is read
-                               * meanwhile, so that what arrives runs together when it continues */
-    bool open;          /* no password is needed: the limits for unauthenticated clients apply to nobody */
+    u32 brief_holds;          /* reasons to hold a connection back that last for a moment: it is still read,
+                               * so that all requests that arrive meanwhile run together when it continues */
+    bool open;          /* no password is needed: the limits for unauthenticated clients don't apply */
     struct output_limit output[CONN_CLASSES];
     enum tls_verify tls_verify;
 };
@@ -68,11 +68,11 @@ struct net_stats {
     u64 turns; /* of the loop */
 };
 
-/* Idle buffers of one size. They are as many as were needed at a time lately: net_trim. */
+/* Idle buffers of one size. net_trim frees those that were not needed lately. */
 struct net_pool {
     struct buf *v;
     u32 n, cap;
-    u32 low; /* the fewest there were since the last trim: that many were not needed */
+    u32 low; /* the minimum of n since the last trim: that many were not needed */
     size_t size;
 };
 
@@ -94,11 +94,11 @@ struct net_tick {
     struct conn *ready, *ready_tail; /* connections with requests or output in it */
 };
 
-/* One who reads and writes connections: the main thread, or an I/O thread (io.h). */
+/* What a thread needs for reading and writing connections: the main thread, or an I/O thread (io.h). */
 struct net_io {
     struct net *net;
-    struct net_tick *into;        /* where requests go: net->tick, or while an I/O thread works, one of its
-                                   * own */
+    struct net_tick *into;        /* where requests go: net->tick or, while an I/O thread works, its own
+                                   * tick */
     struct net_pool small, large; /* buffers of NET_SMALL and NET_BUFFER bytes */
     struct net_stats stats;       /* those of an I/O thread are added to net->own's before each tick */
     u32 clients;                  /* connections, including those being closed */
@@ -163,13 +163,13 @@ struct net {
 };
 
 void net_init(struct net *n, uv_loop_t *loop);
-/* Starts I/O threads for the connections that are accepted from now on. False: the system refused; the caller
- * has to stop those that run. Stopping leaves their connections to the main thread, to be closed. */
+/* Starts I/O threads for connections accepted afterwards. False: the system refused; the caller must stop the
+ * threads that were started. After stopping, the main thread has their connections, to close them. */
 NODISCARD bool net_start_threads(struct net *n, u32 count);
 void net_stop_threads(struct net *n);
 u32 net_threads(const struct net *n); /* 0: none */
 
-/* What a thread has done, for INFO. 0: the main thread; 1 …: I/O threads. */
+/* Statistics of a thread, for INFO. 0: the main thread; 1 …: I/O threads. */
 struct net_thread_stats {
     u32 clients;
     u64 reads, writes;
@@ -188,18 +188,19 @@ void net_stop_listening(struct net *n, bool only_tcp);
  * host. */
 bool net_addresses(int fd, char peer[NET_ADDRESS], char local[NET_ADDRESS]);
 
-/* Keep: what was written in this tick so far is sent even if what follows fails (or waits for the fences in
- * force). Take back: drops what was written since then, messages about changes that were not kept. */
+/* net_keep_output: the output written so far in this tick is sent (or waits for the fences in force) even if
+ * the rest of the tick fails. net_take_back drops the output written since then: messages about changes that
+ * were undone. */
 void net_keep_output(struct net *n);
 void net_take_back(struct net *n);
 
 /* Resumes all connections that are held back for this reason alone, in the order they began to wait. */
 void net_resume(struct net *n, u32 why);
-/* How many requests of theirs there are; for brief_holds those that arrive meanwhile count, too. */
+/* How many requests they have; for brief_holds this includes requests that have arrived since. */
 u32 net_held_requests(const struct net *n, u32 why);
 
-/* Resumes some of them: at least one, and no more than have `room` bytes of input. They take turns: *last is
- * the id of the one resumed last. True: there are more. */
+/* Resumes some of them, in turn: at least one, and together at most `room` bytes of input. *last is the id of
+ * the one resumed last. True: there are more. */
 bool net_resume_some(struct net *n, u32 why, u64 room, u64 *last);
 
 /* The owner's on_tick has run all requests. */
@@ -219,10 +220,10 @@ static inline const struct net_request *net_running(const struct net *n)
 /* Open connections: without those whose close callback is still to come. */
 static inline u32 net_clients(const struct net *n) { return n->count - n->closing; }
 
-/* Call it while a request of the tick takes very long: reads the connections that have no part in the
- * tick, lets `run` answer their requests, and writes the replies. Nothing they do may depend on the tick's
- * outcome. `settled`: replies written before the long request don't depend on it either, and are sent,
- * too. */
+/* Call it while a request of the tick takes very long: reads the connections without requests in the
+ * tick, calls `run` for their requests, and writes the replies. `run` must not depend on the tick's
+ * outcome. `settled`: replies written before the long request don't depend on it either, and are also
+ * sent. */
 void net_serve_busy(struct net *n, bool settled, void (*run)(struct net *n, u32 request));
 
 /* Call it about once a second, between ticks: the `timeout` directive, soft output limits of connections

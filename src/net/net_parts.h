@@ -11,7 +11,7 @@ struct listener {
     struct listener *next;
 };
 
-/* Makes a connection for the socket, which it takes over. NULL: it could not, and the socket is closed. */
+/* Creates a connection for the socket, which it takes over. NULL: it failed, and the socket is closed. */
 NODISCARD struct conn *conn_new(struct net *n, int fd, const struct listener *l);
 
 /* libuv's callbacks of connections and listeners. */
@@ -19,19 +19,19 @@ void net_on_poll(uv_poll_t *p, int status, int events);
 void net_on_events(struct conn *c, int status, int events);
 void net_on_connection(uv_poll_t *p, int status, int events);
 
-/* Reads what has arrived, if this tick has not done so yet. ended: the peer has closed its side. */
+/* Reads a connection, if this tick has not done so yet. ended: the peer has closed its side. */
 void net_read(struct conn *c, bool ended);
-/* Reads what has arrived of a connection that is held back. False: it is not to be read, or has ended. */
+/* Reads a connection that is held back. False: it must not be read, or has ended. */
 bool net_read_on(struct conn *c);
 void net_end_hold(struct conn *c);   /* it is no longer held back */
-void net_take_input(struct conn *c); /* parses what was read into requests of the tick */
+void net_take_input(struct conn *c); /* parses its input into requests of the tick */
 void net_flush(struct conn *c);      /* writes what the kernel takes; c may be closed on return */
 void net_write(struct conn *c);      /* … after its part in the tick has ended */
 void net_drop_output(struct conn *c);
 void net_no_tls(struct conn *c); /* its TLS handshake failed: tells the owner */
 
-/* Writes output that nothing holds back, for an I/O thread, and what follows from it, for the main thread.
- * The connection has no fence and no source. BROKEN: it has to be closed. FULL: the kernel takes no more. */
+/* net_send_some writes output, on an I/O thread; the connection has no fence and no source. BROKEN: it must
+ * be closed. FULL: the kernel takes no more. net_flushed does the rest, on the main thread. */
 enum net_sent { NET_SENT_ALL, NET_SENT_SOME, NET_SENT_FULL, NET_SENT_BROKEN };
 enum net_sent net_send_some(struct conn *c);
 void net_flushed(struct conn *c);
@@ -42,7 +42,7 @@ void net_tick_release(struct net_tick *t); /* frees its contents */
 
 /* -- fences: fence.h ------------------------------------------------------------------------ */
 
-/* Call it before writing to a connection that has a part in the tick. */
+/* Call it before writing to a connection that is in the tick. */
 void fence_enter(struct conn *c);
 void fence_close_part(struct conn *c); /* c->held exists: what the tick wrote to it becomes a segment … */
 void fence_end_part(struct conn *c);   /* … and the tick is over for it; c->held may be gone */
@@ -59,10 +59,10 @@ static inline bool net_has_requests(const struct conn *c)
     return c->first_request < n->tick.request_count && n->tick.requests[c->first_request].conn == c;
 }
 
-/* Takes a connection that has no reply yet out of the tick: its requests are for the next one. */
+/* Removes a connection without replies yet from the tick: its requests will run in the next one. */
 void net_withdraw(struct conn *c);
 
-/* The connection has a part in this tick; net_unready undoes it. */
+/* Adds the connection to this tick; net_unready undoes it. */
 static inline void net_make_ready_in(struct net_tick *t, struct conn *c)
 {
     if (c->ready) return;
@@ -113,7 +113,7 @@ static inline void net_watch(struct conn *c, int events)
 /* Call it after reading or writing. */
 static inline void net_moved(struct conn *c) { c->active_ms = (i64)uv_now(c->net->loop); }
 
-/* An empty buffer for output, and one for input; and back to their pool. */
+/* Borrow an empty buffer for output or for input; give it back to its pool. */
 void net_borrow_output(struct conn *c);
 struct buf net_borrow(struct net_io *io);
 void net_give_back(struct net_io *io, struct buf *b);
@@ -121,8 +121,8 @@ void net_io_init(struct net_io *io, struct net *n);
 void net_io_release(struct net_io *io);
 void net_trim_pools(struct net_io *io);
 
-/* Input of the tick, of many connections. A read gets room for NET_BUFFER bytes, and what it did not need is
- * the next one's. */
+/* Input of a tick, from many connections. A read gets room for NET_BUFFER bytes; the next read begins after
+ * the bytes it has read. */
 #define NET_BLOCK ((64u << 10) - 16)
 struct net_block {
     struct net_block *next;
@@ -130,12 +130,12 @@ struct net_block {
     char data[NET_BLOCK];
 };
 void net_next_block(struct net_tick *t);
-/* Room for requests, and for their arguments, of which the caller has to count those it adds. */
+/* Make room for requests (which are counted), and for arguments (which the caller counts). */
 struct net_request *net_add_requests(struct net_tick *t, u32 count);
 bytes *net_reserve_args(struct net_tick *t, u32 more);
 
 void net_clear_input(struct net_tick *t); /* the tick is over: its requests, their arguments and blocks */
-void net_trim_tick(struct net_tick *t);   /* frees what it has not needed lately */
+void net_trim_tick(struct net_tick *t);   /* frees memory it has not needed lately */
 
 static inline char *net_block_room(struct net_tick *t)
 {
