@@ -1,5 +1,5 @@
-/* How often a long random test goes round: half as often as in make soak (MAYFLY_ALL_ROUNDS), and a third of that under
- * AddressSanitizer, which makes it three times as slow and has the results compared by the plain build. */
+/* How many rounds a long random test runs: half as many as in make soak (MAYFLY_ALL_ROUNDS), and a third of
+ * that under AddressSanitizer, which is three times as slow and leaves comparing results to the plain build. */
 #ifndef MAYFLY_TESTS_ROUNDS_H
 #define MAYFLY_TESTS_ROUNDS_H
 

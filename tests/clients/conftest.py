@@ -1,4 +1,4 @@
-"""Fixtures: a server as a newcomer starts it (no options but a free port and a directory)."""
+"""Fixtures: a server with default options except for a free port and a directory."""
 import os
 import sys
 

@@ -1,9 +1,9 @@
-"""Cluster clients of other languages, while regions are split, leaders change as planned, and leaders are killed. `make clients`
-runs this; npm, Go's proxy and Maven Central have the packages. And Prometheus's exporter for Redis, as Debian has it.
+"""Cluster clients of other languages, while regions are split, leadership is transferred, and leaders are killed. `make clients`
+runs this; the packages come from npm, Go's proxy and Maven Central. Also Debian's Prometheus exporter for Redis.
 
-Each client is a program that writes and reads keys of its own, also in pipelines, in transactions and with TTLs, and repeats what
-failed. At the line `look` it prints how many turns it has done, how many commands failed, and how many answers were wrong. What a
-client handles by itself, as MOVED, is no failure."""
+Each client is a program that writes and reads its own keys, also in pipelines, in transactions and with TTLs, and retries commands
+that fail. At the line `look` it prints how many rounds it has done, how many commands failed, and how many replies were wrong. An
+error that a client handles by itself, such as MOVED, is not a failure."""
 import contextlib
 import os
 import shutil

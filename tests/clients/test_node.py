@@ -1,4 +1,4 @@
-"""ioredis, node-redis, and applications that stand on them: queues, locks, rate limits, sessions.
+"""ioredis, node-redis, and applications built on them: queues, locks, rate limits, sessions.
 
 `make clients` runs this; npm puts the packages into the build directory."""
 import filecmp

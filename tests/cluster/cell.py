@@ -1,4 +1,4 @@
-"""One cell of the matrix: a cluster, a fault that comes again and again, clients at work, and a verdict.
+"""One cell of the matrix: a cluster with a repeated fault and clients, and a verdict.
 
     with Cell(3, 'partition', 'registers', ops=20000) as cell:
         cell.run()

@@ -1,7 +1,7 @@
-"""Clients that write down what they did: the histories that linear.py judges.
+"""Clients that record what they did: the histories that linear.py checks.
 
-Each client is a coroutine with one request under way at a time. It follows MOVED as a cluster client does. A request whose
-outcome is not known (`-UNCERTAIN`, a connection that broke, no answer in time) is written down as such, and the client goes on
+Each client is a coroutine with one request at a time. It follows MOVED as a cluster client does. A request whose
+outcome is unknown (`-UNCERTAIN`, a broken connection, no reply in time) is recorded as such, and the client continues
 with another.
 """
 import asyncio

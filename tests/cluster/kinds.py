@@ -1,7 +1,7 @@
-"""What clients do in a history, and how to judge it: registers with TTL, counters, transactions.
+"""The workloads of clients, and how their histories are checked: registers with TTL, counters, transactions.
 
-Keys come and go: a key is used for a few hundred operations, so that the order of its operations can be searched quickly. Beside
-that every client appends to a list of its own, all of which must be there at the end, in order, once.
+A key is used for a few hundred operations only, so that the order of its operations can be searched quickly. Every client also
+appends to a list of its own, whose elements must all be there at the end, in order, once.
 """
 from linear import ABORTED, UNKNOWN, check, delete, expire, get, incr, put, swap, together
 

@@ -1,7 +1,7 @@
 """Machines for the nodes of a cluster: network namespaces, disks that fill up or lose power, clocks that step.
 
-What needs root says so (Unavailable). in_namespaces() starts this program again in namespaces of its own, in which bridges, mounts
-and processes end when it does.
+Features that need root raise Unavailable. in_namespaces() restarts this program in its own namespaces, in which bridges, mounts
+and processes end with it.
 """
 import os
 import struct

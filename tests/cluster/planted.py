@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Proves that the matrix of faults finds bugs: a server built with -DMAYFLY_PLANT has them, switched on one by one (see
-src/raft/plant.h). Runs cells in which each can show itself, until it is found. Fails if one is not.
+"""Proves that the matrix of faults finds bugs: a server built with -DMAYFLY_PLANT contains some, which are switched on one by one
+(src/raft/plant.h). Runs cells in which a bug can show, until it is found. Fails if one is not found.
 
     MAYFLY_SERVER=… planted.py [--bugs all] [--tries 5] [--ops 6000]
 """

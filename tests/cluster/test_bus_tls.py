@@ -1,4 +1,4 @@
-"""The bus over TLS: nodes join, and nobody without a certificate gets a word."""
+"""The bus over TLS: nodes join, and connections without a valid certificate get no reply."""
 import os
 import socket
 import ssl

@@ -1,4 +1,4 @@
-"""CLUSTER CHECK: members compare their data, and one that differs refuses to serve."""
+"""CLUSTER CHECK: members compare their data, and a member that differs stops serving."""
 import time
 
 import pytest

@@ -1,4 +1,4 @@
-"""CLUSTER's subcommands, and what Redis's own tools make of them."""
+"""CLUSTER's subcommands, and Redis's own tools that use them."""
 import shutil
 import subprocess
 import time

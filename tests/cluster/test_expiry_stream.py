@@ -1,4 +1,4 @@
-"""expiry-stream in cluster mode: every death is told exactly once, whoever leads."""
+"""expiry-stream in cluster mode: every expired key is reported exactly once, whichever node leads."""
 import collections
 import threading
 import time

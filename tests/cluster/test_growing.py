@@ -1,5 +1,5 @@
-"""A lone server's folder becomes the first node of a cluster. Killed at any step of that, it has everything when it is started
-again."""
+"""A lone server's folder becomes the first node of a cluster. If the node is killed at any step, nothing is lost at the next
+start."""
 import glob
 import os
 import re

@@ -1,4 +1,4 @@
-"""Leadership that is handed on as planned costs no client an error: requests wait for the next leader and are sent to it."""
+"""A planned change of leader causes no errors: requests wait for the next leader and are redirected to it."""
 import threading
 import time
 

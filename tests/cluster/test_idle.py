@@ -1,4 +1,4 @@
-"""What an idle region costs, counted and not timed: frames between nodes, and groups that are awake."""
+"""The cost of idle regions, counted instead of timed: frames between nodes, and groups that are awake."""
 import pytest
 from nodes import Cluster, eventually
 from test_regions import regions, table, together

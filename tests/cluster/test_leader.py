@@ -1,4 +1,4 @@
-"""A leader answers when a majority has what it says, and not before."""
+"""A leader replies only after a majority has the data."""
 import signal
 import socket
 

@@ -1,4 +1,4 @@
-"""The checker of histories accepts what a single server can have answered, and finds each planted violation."""
+"""The checker of histories accepts histories of a single server, and finds each planted violation."""
 import random
 
 import pytest

@@ -1,4 +1,4 @@
-"""WAIT and WAITAOF on a leader: answered from what the members of the group have acknowledged."""
+"""WAIT and WAITAOF on a leader count the acknowledgements of the group's members."""
 import pytest
 import redis
 from nodes import Cluster, Stopped, eventually

@@ -1,4 +1,4 @@
-"""What a folder of the memory engine holds: the AOF's files, dumps, and what should not be there."""
+"""The contents of a folder of the memory engine: the AOF's files, dumps, and files that should not be there."""
 import os
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""What a client of the load does next: random commands that make sense on what it has."""
+"""Chooses the next command of a load client: random commands that make sense with its data."""
 import collections
 import random
 import time

@@ -1,5 +1,5 @@
-"""Disks that have no room for a snapshot or a rewrite, and disks that fail, under the memory engine: writes are
-refused as long as they can't be kept, reads go on, and nothing that was answered is lost."""
+"""Full and failing disks under the memory engine, without room for a snapshot or a rewrite: writes are
+refused as long as they can't be stored, reads continue, and no acknowledged write is lost."""
 import os
 import time
 

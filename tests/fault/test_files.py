@@ -1,5 +1,5 @@
-"""Files that are torn or changed behind a server's back: it starts with what is sound and in order, or
-says why it can't; it never shows something wrong."""
+"""Torn or changed files: the server starts with the valid data in order, or
+says why it can't; it never shows wrong data."""
 import os
 import shutil
 import tempfile

@@ -1,5 +1,5 @@
-"""A disk that is full: writes get errors, reads go on, and nothing that was answered is lost; once
-there is room again, writes go on, too."""
+"""A full disk: writes get errors, reads continue, and no acknowledged write is lost; when there is
+space again, writes continue, too."""
 import os
 import time
 

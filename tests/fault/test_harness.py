@@ -1,4 +1,4 @@
-"""The tests' own test: what the load's verification must notice, on a server that loses nothing."""
+"""Tests of the test harness: errors that the load's verification must notice."""
 import time
 
 import pytest

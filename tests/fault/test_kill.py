@@ -1,5 +1,5 @@
-"""kill -9 under load: whatever the fsync mode, nothing that was answered is lost, because the kernel
-has it; nothing deleted comes back, nothing is there by half, nothing shows after its deadline."""
+"""kill -9 under load: with any fsync mode no acknowledged write is lost, because the kernel has it;
+no deleted key reappears, no write is there in part, and no key is visible after its deadline."""
 import time
 
 import pytest

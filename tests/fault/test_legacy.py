@@ -1,5 +1,5 @@
-"""A database from elsewhere, with strings of the old form: Mayfly takes it over, moves them, and is
-killed while it does. No string is lost, none comes back."""
+"""A foreign database with strings in the old format: Mayfly migrates them, and is killed meanwhile.
+No string is lost, and no deleted one reappears."""
 import os
 import time
 

@@ -1,5 +1,5 @@
-"""RocksDB's write-ahead logs, emptied, removed, truncated and flipped at every position, and power cuts while there are
-several: what was synced is there, or the server says what is missing; it never shows a state that never was."""
+"""RocksDB's write-ahead logs, emptied, removed, truncated and with flipped bits at every position, and power cuts with several
+logs: synced data is there, or the server says what is missing; it never shows a state that never existed."""
 import os
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""Files of a database that are gone when a server starts: it refuses, says what is missing, and touches nothing.
+"""Missing files of a database: the server refuses to start, says what is missing, and changes nothing.
 Also: the folder of the other engine."""
 import os
 import re

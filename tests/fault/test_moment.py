@@ -1,4 +1,4 @@
-"""A snapshot under load holds what was there at one moment, of every key, whatever happens to it meanwhile."""
+"""A snapshot under load contains every key as it was at one moment, however it changes meanwhile."""
 import os
 import random
 import shutil

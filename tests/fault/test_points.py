@@ -1,5 +1,5 @@
-"""The memory engine's server is killed at every step of starting, rewriting, saving, and moving an old file in,
-under load: nothing that was answered is lost, nothing unfinished stays, and the next rewrite works."""
+"""A server with the memory engine is killed under load at every step of starting, rewriting, saving, and converting an old
+file: no acknowledged write is lost, no unfinished files stay, and the next rewrite works."""
 import glob
 import os
 import re

@@ -1,5 +1,5 @@
-"""Power cuts under load: what was not synced is gone. With `always` nothing that was answered is;
-with `everysec` about the last second may be; with `no` more, but not something in between."""
+"""Power cuts under load lose unsynced data: with `always` no acknowledged write, with `everysec` about
+the last second, with `no` more; but never a write before one that is kept."""
 import time
 
 import pytest

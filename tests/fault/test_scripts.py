@@ -1,5 +1,5 @@
-"""A write and an endless script in one tick: what is answered while the script runs is kept, whatever happens to
-the server then."""
+"""A write and an endless script in one tick: writes acknowledged while the script runs are kept, however the
+server ends."""
 import signal
 import time
 

@@ -1,5 +1,5 @@
-"""kill -9 in the middle of a mass expiry: the deadline index is half drained, and still knows exactly
-where everything is; whatever was deleted or not, nothing shows, and in the end nothing is left."""
+"""kill -9 in the middle of a mass expiry: the deadline index is half drained and still exact; no dead
+key is visible, deleted or not, and in the end all are deleted."""
 import time
 
 import pytest

@@ -1,4 +1,4 @@
-"""Commands whose outcome is the server's choice: what they did is asked at once, and has to stay so."""
+"""Commands with a random outcome: the test reads the result at once, and it must not change later."""
 import random
 
 import mayfly

@@ -1,5 +1,5 @@
-/* The scheduler: what it does in plain cases, and that it always comes to an end: whatever happens to the nodes, the
- * regions become whole and even, and then it is silent. */
+/* The scheduler: its steps in simple cases, and that it always finishes: whatever happens to the nodes, all
+ * regions get enough members, evenly spread, and then it has nothing to do. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

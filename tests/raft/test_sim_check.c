@@ -1,4 +1,4 @@
-/* The checker of the simulator: histories that are right, and each kind of violation. */
+/* The simulator's checker: valid histories, and each kind of violation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

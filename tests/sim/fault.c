@@ -1,4 +1,4 @@
-/* What goes wrong, changes of membership, splits. */
+/* Faults, changes of membership, splits. */
 #include "sim/sim.h"
 
 enum { FAULT_JUMP = 1 << 16 };

@@ -1,5 +1,5 @@
-/* The end of a run: nobody asks anything any more. Groups must fall asleep, and send nothing then. When something
- * happens to the node that leads, they must have another leader soon, without anybody asking for one. */
+/* The end of a run, without requests: groups must fall asleep, and then send nothing. When their leader's
+ * node fails, they must elect another leader soon, without any request. */
 #include "sim/sim.h"
 
 enum {

@@ -1,4 +1,4 @@
-/* Merges: what leaders do about them, and what nodes tell each other. */
+/* Merges: the part of leaders, and messages between nodes. */
 #include "sim/sim.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* What must hold after every step, and at the end. */
+/* Invariants that must hold after every step, and at the end. */
 #include "sim/sim.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* The crash report of a process whose state is as bad as can be. tests/server/test_crash.py has the server's. */
+/* The crash report of a process in the worst possible state. tests/server/test_crash.py tests the server's. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* The hand-over between the main thread and an I/O thread: one of them at a time, and neither keeps the other out. */
+/* Gates: mutual exclusion of the main thread and an I/O thread, without starving either. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>

@@ -1,5 +1,4 @@
-/* The head of a message between nodes: one that is for another node, or pretends to come from another, is
- * refused. */
+/* The head of a message between nodes: messages for another node, or with a forged sender, are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

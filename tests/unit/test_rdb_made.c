@@ -1,5 +1,5 @@
-/* RDB files made by hand: all versions are read, under every policy; a file that is damaged, cut or
- * hostile is refused with the reason and the place. */
+/* RDB files made by hand: all versions are read, with every policy; damaged, truncated and hostile files are
+ * refused with reason and offset. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Databases that come from elsewhere: strings of the old form (data row P · 'S'), and metadata that
- * nobody has counted. They are written row by row with the store, and then opened as any other. */
+/* Foreign databases: strings in the old format (data row P · 'S'), and metadata without counts. They are
+ * written row by row with the store, and then opened like any other. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Opening the rocks engine on a database that can't be served as it is: refused, with a reason. And rows that
- * are dead when they are read. */
+/* Opening the rocks engine on a database that it can't serve: refused, with a reason. And rows that are dead
+ * when they are read. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

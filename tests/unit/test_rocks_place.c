@@ -1,5 +1,5 @@
-/* Where deadlines are filed: the rule by itself, and a drain in random steps against a model that
- * knows where it has put everything. */
+/* Where deadlines are filed: the rule, and a drain in random steps against a model that records where
+ * everything was filed. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

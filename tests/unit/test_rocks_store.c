@@ -1,5 +1,5 @@
-/* The store under the rocks engine: reads, the batch, iterators against a model, compaction filters, and
- * what happens when the directory is not as it should be. */
+/* The store of the rocks engine: reads, the batch, iterators against a model, compaction filters, and bad
+ * directories. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
