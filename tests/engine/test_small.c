@@ -405,6 +405,184 @@ static void test_set(void **state) { (void)state; live(TYPE_SET); }
 static void test_zset(void **state) { (void)state; live(TYPE_ZSET); }
 static void test_list(void **state) { (void)state; live(TYPE_LIST); }
 
+/* -- hashes with field deadlines ---------------------------------------------------------------- */
+
+#define WHEEL_SLOT_MS 64
+#define FIELDS 400 /* more than a small one has */
+static struct {
+    bool there;
+    u32 value;
+    i64 deadline_ms;
+} fields[FIELDS];
+static i64 now_ms;
+static const char *timed_encoding;
+
+static bytes field(u32 id)
+{
+    static char ring[4][16];
+    static u32 turn;
+    char *buf = ring[turn++ % 4];
+    return bytes_of(buf, (size_t)snprintf(buf, sizeof ring[0], id % 3 ? "%u" : "field:%u", id));
+}
+
+static bool field_lives(u32 id) { return fields[id].there && alive(fields[id].deadline_ms, now_ms); }
+
+static u32 fields_stored(void)
+{
+    u32 n = 0;
+    for (u32 id = 0; id < FIELDS; id++) n += fields[id].there;
+    return n;
+}
+
+static void timed_put(u32 id, u32 value, bool keep)
+{
+    bool fits = fields_stored() + !fields[id].there <= e->limits.hash_max_listpack_entries;
+    if (!fits) timed_encoding = "hashtable";
+    bool fresh = !field_lives(id);
+    assert_int_equal(e->ops->map.put(e, &ref, field(id), field(value), keep), fresh);
+    fields[id].there = true;
+    fields[id].value = value;
+    if (fresh || !keep) fields[id].deadline_ms = 0;
+}
+
+static void timed_set_deadline(u32 id, i64 deadline_ms)
+{
+    e->ops->map.set_field_deadline(e, &ref, field(id), deadline_ms);
+    if (!field_lives(id)) return;
+    fields[id].deadline_ms = deadline_ms;
+    if (deadline_ms && strcmp(timed_encoding, "listpack") == 0) timed_encoding = "listpackex";
+}
+
+static u32 field_id(bytes name)
+{
+    u32 id = 0;
+    while (!bytes_eq(field(id), name)) assert_true(++id < FIELDS);
+    return id;
+}
+
+struct reaping {
+    i64 last_ms;
+    u32 hashes;
+};
+
+static void timed_reaped(void *arg, bytes name, bytes value, double deadline_ms)
+{
+    struct reaping *r = arg;
+    u32 id = field_id(name);
+    assert_true(fields[id].there && !field_lives(id) && bytes_eq(value, field(fields[id].value)));
+    assert_true((i64)deadline_ms == fields[id].deadline_ms && (i64)deadline_ms >= r->last_ms);
+    r->last_ms = (i64)deadline_ms;
+    fields[id].there = false;
+}
+
+static void timed_due(void *arg, struct key_ref *due)
+{
+    struct reaping *r = arg;
+    u32 dead = (u32)e->ops->map.dead_fields(e, due), some = 1 + below(dead);
+    r->hashes++;
+    assert_true(dead > 0);
+    assert_int_equal(e->ops->map.reap(e, due, some, timed_reaped, r), some);
+    ref = *due;
+}
+
+/* Dead fields are reported as due, at the latest when the wheel's slot has passed, and reaped a few at a time,
+ * the earliest first. */
+static void timed_advance(u32 ms)
+{
+    struct reaping r = {0};
+    u32 dead = 0;
+    assert_true(e->ops->commit(e, 0));
+    e->ops->begin(e, now_ms += ms);
+    for (u32 id = 0; id < FIELDS; id++) dead += fields[id].there && !field_lives(id);
+    assert_int_equal(e->ops->map.dead_fields(e, &ref), dead);
+    if (below(2)) return;
+    while (e->ops->due(e, now_ms, 10, timed_due, &r)) {}
+    for (u32 id = 0; id < FIELDS; id++)
+        assert_false(fields[id].there && !alive(fields[id].deadline_ms, now_ms - WHEEL_SLOT_MS));
+    e->ops->map.reap(e, &ref, FIELDS, timed_reaped, &r);
+    assert_int_equal(e->ops->map.dead_fields(e, &ref), 0);
+}
+
+static void timed_move(void)
+{
+    struct key_ref from = ref;
+    bytes key = below(2) ? BYTES_LIT("one name") : BYTES_LIT("another");
+    if (bytes_eq(key, ref.key)) return;
+    if (below(2)) {
+        e->ops->rename(e, &ref, 0, key);
+        return;
+    }
+    e->ops->copy(e, &from, 0, key, &ref); /* without dead fields */
+    e->ops->drop(e, &from);
+    for (u32 id = 0; id < FIELDS; id++) fields[id].there = field_lives(id);
+}
+
+static void timed_change(void)
+{
+    u32 id = below(FIELDS), what = below(100);
+    if (what < 45) timed_put(id, below(FIELDS), below(2));
+    else if (what < 70) timed_set_deadline(id, below(5) ? now_ms + 1 + below(200) : 0);
+    else if (what < 90) {
+        assert_int_equal(e->ops->map.del(e, &ref, field(id)), field_lives(id));
+        if (field_lives(id)) fields[id].there = false;
+    } else if (what < 95) {
+        struct reaping r = {0};
+        bool dead = fields[id].there && !field_lives(id);
+        assert_int_equal(e->ops->map.reap_field(e, &ref, field(id), timed_reaped, &r), dead);
+    } else if (what < 97) timed_move();
+    else if (what < 99) change_around();
+    else timed_advance(below(100));
+}
+
+static void timed_check(void)
+{
+    struct map_iter it;
+    bytes f, v;
+    u32 n = 0, live = 0, timed = 0;
+    u64 rng = below(1000);
+    for (u32 id = 0; id < FIELDS; id++) {
+        live += field_lives(id);
+        timed += fields[id].there && fields[id].deadline_ms;
+    }
+    assert_string_equal(e->ops->encoding(e, &ref), timed_encoding);
+    assert_int_equal(e->ops->size(e, &ref), live);
+    assert_int_equal(e->ops->map.has_field_deadlines(e, &ref), timed > 0);
+    e->ops->map.iter(e, &ref, &it);
+    it.passing = below(2);
+    for (; e->ops->map.next(&it, &f, &v); n++) {
+        u32 id = field_id(f);
+        assert_true(field_lives(id) && bytes_eq(v, field(fields[id].value)));
+    }
+    assert_int_equal(n, live);
+    assert_int_equal(e->ops->map.random(e, &ref, &rng, &f, &v), live > 0);
+    if (live) assert_true(field_lives(field_id(f)));
+    u32 id = below(FIELDS);
+    i64 deadline_ms;
+    assert_int_equal(e->ops->map.get(e, &ref, field(id), &v), field_lives(id));
+    assert_int_equal(e->ops->map.field_deadline(e, &ref, field(id), &deadline_ms), field_lives(id));
+    assert_int_equal(deadline_ms, field_lives(id) ? fields[id].deadline_ms : 0);
+}
+
+/* From the entry to the table, because of Redis's limit or of ours, and everything in between. */
+static void test_timed(void **state)
+{
+    (void)state;
+    now_ms = START;
+    for (u32 life = 0; life < ROUNDS(20); life++) {
+        memset(fields, 0, sizeof fields);
+        set_limits(e, below(2) ? 10 + below(50) : FIELDS);
+        timed_encoding = "listpack";
+        e->ops->create(e, 0, BYTES_LIT("one name"), TYPE_HASH, &ref);
+        for (u32 step = 0; step < 1200; step++) {
+            timed_change();
+            if (step % 4 == 0) timed_check();
+        }
+        e->ops->drop(e, &ref);
+        assert_int_equal(e->ops->timed_hashes(e, 0), 0);
+        while (e->ops->reclaim(e, 1000)) {}
+    }
+}
+
 /* -- sizes -------------------------------------------------------------------------------------- */
 
 static void assert_usage(size_t entry) { assert_int_equal(e->ops->usage(e, &ref, 0), entry + sizeof(u64)); }
@@ -430,6 +608,8 @@ static void test_sizes(void **state)
     for (u32 i = 0; i < 4; i++)
         e->ops->map.put(e, &ref, bytes_of(&"abcdefgh"[i], 5), BYTES_LIT("value"), false);
     assert_usage(64);
+    e->ops->map.set_field_deadline(e, &ref, BYTES_LIT("abcde"), START + 1000);
+    assert_usage(112);
 }
 
 int main(void)
@@ -439,6 +619,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_set, setup, teardown),
         cmocka_unit_test_setup_teardown(test_zset, setup, teardown),
         cmocka_unit_test_setup_teardown(test_list, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_timed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sizes, setup, teardown),
     };
     int failed = cmocka_run_group_tests_name("small collections", tests, NULL, NULL);

@@ -4,7 +4,7 @@
  * - An entry has a deadline block if and only if the key has a deadline, and
  *   then exactly one valid reference in db->deadlines, at entry_pos().
  * - A hash with field deadlines has one valid reference in db->fields, for the
- *   nearest of them (map_table.due_ms, due_pos). */
+ *   nearest of them (struct map_filing). */
 #include "base/rand.h"
 #include "engine/memory/small.h"
 
@@ -126,7 +126,7 @@ static struct entry *detach(struct engine *e, struct key_ref *ref)
         wheel_drop(&db->deadlines, entry_pos(entry), deadline_ms);
         db->deadline_total -= deadline_ms;
     }
-    if (entry_type(entry) == TYPE_HASH) mem_map_unfile(e, ref->db, mem_map_table(entry));
+    if (entry_type(entry) == TYPE_HASH) mem_map_unfile(e, ref->db, entry);
     return entry;
 }
 
@@ -142,7 +142,7 @@ static void attach(struct engine *e, u32 db_at, struct entry *entry, struct key_
     }
     mem_insert(e, &db->keys, hash, entry);
     mem_ref(ref, db_at, hash, entry);
-    if (entry_type(entry) == TYPE_HASH) mem_map_file(e, ref, mem_map_table(entry));
+    if (entry_type(entry) == TYPE_HASH) mem_map_file(e, ref);
 }
 
 static void mem_drop(struct engine *e, struct key_ref *ref)
@@ -195,6 +195,7 @@ static void mem_copy(struct engine *e, struct key_ref *ref, u32 db, bytes key, s
         }
         entry_set_object(fresh, object);
     }
+    fresh = mem_map_copied(fresh, e->now_ms);
     entry_set_access(fresh, e->fresh_access);
     attach(e, db, fresh, out);
 }

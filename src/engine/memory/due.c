@@ -13,8 +13,8 @@ static bool visit_is_hash(void *arg, void *item)
 {
     const struct wheel_visit *v = arg;
     if (entry_type(item) != TYPE_HASH) return false;
-    const struct map_table *t = mem_map_table(item);
-    return t && t->due_ms && (v->anywhere || wheel_same(t->due_pos, v->at));
+    struct map_filing f = mem_map_filing(item);
+    return f.due_ms && (v->anywhere || wheel_same(f.pos, v->at));
 }
 
 static void visit_key(struct engine *e, u32 db, struct wheel_visit *v, i64 until_ms, key_fn fn, void *arg)
@@ -37,13 +37,12 @@ static void visit_hash(struct engine *e, u32 db, struct wheel_visit *v, i64 unti
 {
     struct entry *entry = table_find_hash(&mem_db_of(e, db)->keys, v->ref, visit_is_hash, v);
     if (!entry) return;
-    struct map_table *t = mem_map_table(entry);
     struct key_ref ref;
     mem_ref(&ref, db, v->ref, entry);
-    bool due = !alive(t->due_ms, until_ms);
-    mem_map_unfile(e, db, t);
-    if (!due) mem_map_file(e, &ref, t);
-    else if (e->ops->snapshot.heavy(e, db, ref.key)) mem_map_postpone(e, &ref, t, until_ms + POSTPONE_MS);
+    bool due = !alive(mem_map_filing(entry).due_ms, until_ms);
+    mem_map_unfile(e, db, entry);
+    if (!due) mem_map_file(e, &ref);
+    else if (e->ops->snapshot.heavy(e, db, ref.key)) mem_map_postpone(e, &ref, until_ms + POSTPONE_MS);
     else fn(arg, &ref); /* reap() files the next deadline, drop() frees */
 }
 

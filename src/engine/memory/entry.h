@@ -12,7 +12,7 @@
  *   access  LRU clock or LFU counter
  *   length  one byte, or 0xff and four bytes
  *   value   FORM_INT                   i64
- *           FORM_INLINE, FORM_EDITED   length · bytes
+ *           FORM_INLINE, others        length · bytes
  *           FORM_POINTER               pointer, owned by the entry: a string's struct blob, a big collection
  *
  * The bytes of a small collection (small.h):
@@ -23,6 +23,7 @@
  *   FORM_INTS    +-------+-----+-----+-----
  *                | width | int | int | …              a set of integers, ascending (ds/intset.h)
  *                +-------+-----+-----+-----
+ *   FORM_TIMED   a hash with field deadlines: map_timed.h
  *
  * A 16-byte key with a 32-byte value and a deadline takes exactly 64 bytes; so does a 13-byte key with a hash
  * of four fields, of 40 bytes in all. No field is aligned: all are read and written with memcpy. The
@@ -42,7 +43,8 @@ enum entry_form {
     FORM_INT = 0,     /* string: an i64 */
     FORM_INLINE = 1,  /* string: bytes in the entry */
     FORM_EDITED = 2,  /* the same after a change in place: OBJECT ENCODING is raw whatever its size */
-    FORM_INTS = 2,    /* set: integers in the entry; all other small collections are FORM_INLINE */
+    FORM_INTS = 2,    /* set: integers in the entry */
+    FORM_TIMED = 2,   /* hash with field deadlines, in the entry; other small collections are FORM_INLINE */
     FORM_POINTER = 3, /* string: pointer to a struct blob; collection: to its object */
 };
 
@@ -137,7 +139,7 @@ static inline const char *entry_value(const struct entry *e)
     return k.p + k.n;
 }
 
-static inline bytes entry_inline(const struct entry *e) /* FORM_INLINE, FORM_EDITED, FORM_INTS */
+static inline bytes entry_inline(const struct entry *e) /* not FORM_INT, FORM_POINTER */
 {
     bytes v;
     v.p = length_read(entry_value(e), &v.n);

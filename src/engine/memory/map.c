@@ -1,10 +1,11 @@
 /* Hashes and sets of the memory engine.
  *
- * Small ones are in their entry (map_small.c), others in table form (map_table.h). A hash with a field
- * deadline is always a table. Dead fields are hidden by alive(), and removed only by reap(). */
+ * Small ones are in their entry (map_small.c, with field deadlines map_timed.c), others in table form
+ * (map_table.h). Dead fields are hidden by alive(), and removed only by reap(). */
 #include "base/rand.h"
 #include "engine/fill.h"
 #include "engine/memory/map_small.h"
+#include "engine/memory/map_timed.h"
 
 u64 mem_map_stored(const struct entry *entry)
 {
@@ -15,12 +16,14 @@ u64 mem_map_stored(const struct entry *entry)
 u64 mem_map_count(const struct entry *entry, i64 now_ms)
 {
     const struct map_table *t = mem_map_table(entry);
-    return t ? t->items.count - map_table_dead(t, now_ms) : map_small_count(entry);
+    if (t) return t->items.count - map_table_dead(t, now_ms);
+    return map_small_count(entry) - (entry_is_timed(entry) ? map_timed_dead(entry, now_ms) : 0);
 }
 
 const char *mem_map_encoding(const struct entry *entry)
 {
     const struct map_table *t = mem_map_table(entry);
+    if (!t && entry_is_timed(entry)) return "listpackex";
     if (!t) return entry_is_ints(entry) ? "intset" : "listpack";
     return t->hashtable || entry_type(entry) == TYPE_SET ? "hashtable" : "listpackex";
 }
@@ -29,6 +32,13 @@ const char *mem_map_encoding(const struct entry *entry)
 COLD static struct map_table *mem_map_to_table(struct engine *e, struct key_ref *ref)
 {
     struct map_table *t = map_table_new(mem_of(e)->seed);
+    if (entry_is_timed(ref->entry)) {
+        struct map_filing filing = mem_map_filing(ref->entry);
+        map_timed_to_table(ref->entry, t);
+        mem_set_object(e, ref, t);
+        mem_map_set_filing(ref->entry, filing);
+        return t;
+    }
     struct map_small_walk w;
     char digits[2][NUM_I64_LEN];
     bool set = entry_type(ref->entry) == TYPE_SET;
@@ -42,36 +52,69 @@ COLD static struct map_table *mem_map_to_table(struct engine *e, struct key_ref 
 
 /* -- field deadlines: filing the nearest one -------------------------------------- */
 
-void mem_map_unfile(struct engine *e, u32 db, struct map_table *t)
+struct map_filing mem_map_filing(const struct entry *entry)
 {
-    if (!t || !t->due_ms) return;
-    wheel_drop(&mem_db_of(e, db)->fields, t->due_pos, t->due_ms);
-    t->due_ms = 0;
+    const struct map_table *t = mem_map_table(entry);
+    struct map_filing f = {0};
+    if (t) return (struct map_filing){t->due_ms, t->due_pos};
+    if (!entry_is_timed(entry)) return f;
+    const char *p = entry_inline(entry).p;
+    memcpy(&f.pos, p, sizeof f.pos);
+    memcpy(&f.due_ms, p + sizeof f.pos, sizeof f.due_ms);
+    return f;
 }
 
-static void file_at(struct engine *e, struct key_ref *ref, struct map_table *t, i64 due_ms)
+void mem_map_set_filing(struct entry *entry, struct map_filing f)
+{
+    struct map_table *t = mem_map_table(entry);
+    if (t) {
+        t->due_ms = f.due_ms;
+        t->due_pos = f.pos;
+    } else if (entry_is_timed(entry)) {
+        char *p = (char *)entry_inline(entry).p;
+        memcpy(p, &f.pos, sizeof f.pos);
+        memcpy(p + sizeof f.pos, &f.due_ms, sizeof f.due_ms);
+    }
+}
+
+void mem_map_unfile(struct engine *e, u32 db, struct entry *entry)
+{
+    struct map_filing f = mem_map_filing(entry);
+    if (!f.due_ms) return;
+    wheel_drop(&mem_db_of(e, db)->fields, f.pos, f.due_ms);
+    mem_map_set_filing(entry, (struct map_filing){0});
+}
+
+void mem_map_postpone(struct engine *e, struct key_ref *ref, i64 until_ms)
 {
     struct wheel *w = &mem_db_of(e, ref->db)->fields;
     struct mem_engine *m = mem_of(e);
-    if (due_ms == t->due_ms) return;
-    t->due_pos = t->due_ms ? wheel_move(w, t->due_pos, ref->hash, t->due_ms, due_ms, m->clock_ms)
-                           : mem_file_deadline(m, ref->db, w, ref->hash, due_ms);
-    t->due_ms = due_ms;
+    struct map_filing f = mem_map_filing(ref->entry);
+    if (until_ms == f.due_ms) return;
+    f.pos = f.due_ms ? wheel_move(w, f.pos, ref->hash, f.due_ms, until_ms, m->clock_ms)
+                     : mem_file_deadline(m, ref->db, w, ref->hash, until_ms);
+    f.due_ms = until_ms;
+    mem_map_set_filing(ref->entry, f);
 }
 
-void mem_map_file(struct engine *e, struct key_ref *ref, struct map_table *t)
+static i64 mem_map_nearest(const struct entry *entry) /* deadline; 0: none */
 {
+    const struct map_table *t = mem_map_table(entry);
     struct ztree_pos first;
-    if (!t || !t->field_due || !ztree_at(t->field_due, 0, &first)) {
-        mem_map_unfile(e, ref->db, t);
-        return;
-    }
-    file_at(e, ref, t, (i64)ztree_score(&first));
+    if (!t) return entry_is_timed(entry) ? map_timed_nearest(entry) : 0;
+    return t->field_due && ztree_at(t->field_due, 0, &first) ? (i64)ztree_score(&first) : 0;
 }
 
-void mem_map_postpone(struct engine *e, struct key_ref *ref, struct map_table *t, i64 until_ms)
+void mem_map_file(struct engine *e, struct key_ref *ref)
 {
-    file_at(e, ref, t, until_ms);
+    i64 due_ms = mem_map_nearest(ref->entry);
+    if (due_ms) mem_map_postpone(e, ref, due_ms);
+    else mem_map_unfile(e, ref->db, ref->entry);
+}
+
+struct entry *mem_map_copied(struct entry *fresh, i64 now_ms)
+{
+    return entry_is_timed(fresh) ? map_timed_copied(fresh, now_ms) : fresh;
 }
 
 /* -- primitives -------------------------------------------------------------------- */
@@ -112,7 +155,7 @@ static bool mem_map_put_in_table(struct engine *e, struct key_ref *ref, struct m
     i64 deadline_ms = item_deadline(item);
     bool live = alive(deadline_ms, e->now_ms);
     map_table_change(t, item, hash, value, live && keep_deadline ? deadline_ms : 0);
-    if (deadline_ms) mem_map_file(e, ref, t);
+    if (deadline_ms) mem_map_file(e, ref);
     return !live;
 }
 
@@ -121,7 +164,12 @@ static bool mem_map_put(struct engine *e, struct key_ref *ref, bytes field, byte
     struct map_table *t = mem_map_table(ref->entry);
     bool added;
     mem_keep(e, ref);
-    if (!t) {
+    if (!t && UNLIKELY(entry_is_timed(ref->entry))) {
+        bool fits = map_timed_put(e, ref, field, value, keep_deadline, &added);
+        if (fits) mem_map_file(e, ref);
+        if (fits) return added;
+        t = mem_map_to_table(e, ref); /* which may still be called listpackex: TIMED_MAX */
+    } else if (!t) {
         if (map_small_put(e, ref, field, value, &added)) return added;
         t = mem_map_to_table(e, ref);
         t->hashtable = true;
@@ -129,16 +177,27 @@ static bool mem_map_put(struct engine *e, struct key_ref *ref, bytes field, byte
     return mem_map_put_in_table(e, ref, t, field, value, keep_deadline);
 }
 
+static bool mem_map_del_timed(struct engine *e, struct key_ref *ref, bytes field)
+{
+    struct small s = map_timed_of(ref->entry);
+    const char *at = map_timed_find(&s, field);
+    if (!at || !map_timed_alive(e, &s, at)) return false;
+    map_timed_remove(e, ref, at);
+    mem_map_file(e, ref);
+    return true;
+}
+
 static bool mem_map_del(struct engine *e, struct key_ref *ref, bytes field)
 {
     struct map_table *t = mem_map_table(ref->entry);
     mem_keep(e, ref);
+    if (!t && UNLIKELY(entry_is_timed(ref->entry))) return mem_map_del_timed(e, ref, field);
     if (!t) return map_small_del(e, ref, field);
     void *item = live_item(e, t, field);
     if (!item) return false;
     bool had_deadline = item_deadline(item);
     map_table_remove(t, item);
-    if (had_deadline) mem_map_file(e, ref, t);
+    if (had_deadline) mem_map_file(e, ref);
     return true;
 }
 
@@ -147,7 +206,7 @@ static u32 mem_map_fill(struct engine *e, struct key_ref *ref, const bytes *v, u
     u32 stride = map_stride(ref), done = 0;
     if (n == 0) return 0;
     mem_keep(e, ref);
-    if (mem_map_stored(ref->entry) == 0 && !mem_map_table(ref->entry)) {
+    if (mem_map_stored(ref->entry) == 0 && !mem_map_table(ref->entry) && !entry_is_timed(ref->entry)) {
         done = map_small_fill(e, ref, v, n);
         if (done != UINT32_MAX) return done;
         done = 0;
@@ -251,26 +310,52 @@ static bool mem_map_random(struct engine *e, struct key_ref *ref, u64 *rng, byte
     return true;
 }
 
+static bool map_small_deadline(struct engine *e, struct key_ref *ref, bytes field, i64 *deadline_ms)
+{
+    if (!entry_is_timed(ref->entry)) return map_small_get(e, ref, field, NULL);
+    struct small s = map_timed_of(ref->entry);
+    const char *at = map_timed_find(&s, field);
+    if (!at || !map_timed_alive(e, &s, at)) return false;
+    *deadline_ms = map_timed_deadline_at(&s, at);
+    return true;
+}
+
 static bool mem_map_field_deadline(struct engine *e, struct key_ref *ref, bytes field, i64 *deadline_ms)
 {
     const struct map_table *t = mem_map_table(ref->entry);
     *deadline_ms = 0;
-    if (!t) return map_small_get(e, ref, field, NULL);
+    if (!t) return map_small_deadline(e, ref, field, deadline_ms);
     void *item = live_item(e, t, field);
     if (item) *deadline_ms = item_deadline(item);
     return item != NULL;
+}
+
+/* Of a hash in its entry. */
+static void mem_map_set_small_deadline(struct engine *e, struct key_ref *ref, bytes field, i64 deadline_ms)
+{
+    struct small s = map_timed_of(ref->entry);
+    const char *at = map_timed_find(&s, field);
+    if (!at || !map_timed_alive(e, &s, at)) return;
+    map_timed_set_deadline(ref, at, deadline_ms);
+    mem_map_file(e, ref);
 }
 
 static void mem_map_set_field_deadline(struct engine *e, struct key_ref *ref, bytes field, i64 deadline_ms)
 {
     struct map_table *t = mem_map_table(ref->entry);
     mem_keep(e, ref);
-    if (!t && deadline_ms) t = mem_map_to_table(e, ref);
-    if (!t) return;
+    if (!t && !entry_is_timed(ref->entry)) {
+        if (!deadline_ms || !map_small_get(e, ref, field, NULL)) return;
+        if (!map_timed_begin(e, ref)) t = mem_map_to_table(e, ref);
+    }
+    if (!t) {
+        mem_map_set_small_deadline(e, ref, field, deadline_ms);
+        return;
+    }
     void *item = live_item(e, t, field);
     if (!item) return;
     map_table_change(t, item, table_hash(&t->items, field), item_value(item), deadline_ms);
-    mem_map_file(e, ref, t);
+    mem_map_file(e, ref);
 }
 
 static void reap_item(struct map_table *t, void *item, pair_fn fn, void *arg)
@@ -285,38 +370,46 @@ static u32 mem_map_reap(struct engine *e, struct key_ref *ref, u32 max, pair_fn 
     struct ztree_pos first;
     u32 n = 0;
     mem_keep(e, ref);
+    if (!t && entry_is_timed(ref->entry)) n = map_timed_reap(e, ref, max, fn, arg);
     while (n < max && t && t->field_due && ztree_at(t->field_due, 0, &first)) {
         void *item = ztree_item(&first);
         if (alive(item_deadline(item), e->now_ms)) break;
         reap_item(t, item, fn, arg);
         n++;
     }
-    mem_map_file(e, ref, t);
+    mem_map_file(e, ref);
     return n;
 }
 
 static bool mem_map_reap_field(struct engine *e, struct key_ref *ref, bytes field, pair_fn fn, void *arg)
 {
     struct map_table *t = mem_map_table(ref->entry);
+    if (!t && UNLIKELY(entry_is_timed(ref->entry))) {
+        mem_keep(e, ref);
+        bool dead = map_timed_reap_field(e, ref, field, fn, arg);
+        if (dead) mem_map_file(e, ref);
+        return dead;
+    }
     if (LIKELY(!t || !t->field_due)) return false;
     mem_keep(e, ref);
     void *item = map_table_find(t, field, table_hash(&t->items, field));
     if (!item || alive(item_deadline(item), e->now_ms)) return false;
     reap_item(t, item, fn, arg);
-    mem_map_file(e, ref, t);
+    mem_map_file(e, ref);
     return true;
 }
 
 static u64 mem_map_dead_fields(struct engine *e, struct key_ref *ref)
 {
     const struct map_table *t = mem_map_table(ref->entry);
-    return t ? map_table_dead(t, e->now_ms) : 0;
+    if (t) return map_table_dead(t, e->now_ms);
+    return entry_is_timed(ref->entry) ? map_timed_dead(ref->entry, e->now_ms) : 0;
 }
 
 static bool mem_map_has_field_deadlines(struct engine *e UNUSED, struct key_ref *ref)
 {
     const struct map_table *t = mem_map_table(ref->entry);
-    return t && t->field_due;
+    return t ? t->field_due != NULL : entry_is_timed(ref->entry) && map_timed_nearest(ref->entry);
 }
 
 const struct map_ops mem_map_ops = {

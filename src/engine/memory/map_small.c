@@ -3,6 +3,7 @@
 #include "base/num.h"
 #include "base/rand.h"
 #include "ds/intset.h"
+#include "engine/memory/map_timed.h"
 
 static bool small_is_set(const struct key_ref *ref) { return entry_type(ref->entry) == TYPE_SET; }
 
@@ -15,12 +16,24 @@ bool map_small_fits(const struct engine *e, bool of_set, u64 count, bytes field,
            (i64)MAX(field.n, value.n) <= e->limits.hash_max_listpack_value;
 }
 
+static struct small map_small_of(const struct entry *entry)
+{
+    return UNLIKELY(entry_is_timed(entry)) ? map_timed_of(entry) : small_of(entry);
+}
+
 u32 map_small_count(const struct entry *entry)
 {
-    return entry_is_ints(entry) ? intset_count(entry_inline(entry)) : small_of(entry).count;
+    return entry_is_ints(entry) ? intset_count(entry_inline(entry)) : map_small_of(entry).count;
 }
 
 /* -- integers ------------------------------------------------------------------------------------ */
+
+static bool ints_have(const struct entry *entry, bytes member)
+{
+    u32 at;
+    i64 number;
+    return num_parse_i64(member, &number) && intset_find(entry_inline(entry), number, &at);
+}
 
 static void ints_insert(struct engine *e, struct key_ref *ref, u32 at, i64 number)
 {
@@ -113,11 +126,8 @@ bool map_small_get(struct engine *e, struct key_ref *ref, bytes field, bytes *va
     const struct entry *entry = ref->entry;
     bool set = small_is_set(ref);
     if (set && value) *value = (bytes){"", 0};
-    if (set && entry_is_ints(entry)) {
-        u32 at;
-        i64 number;
-        return num_parse_i64(field, &number) && intset_find(entry_inline(entry), number, &at);
-    }
+    if (UNLIKELY(entry_form(entry) != FORM_INLINE))
+        return set ? ints_have(entry, field) : map_timed_get(e, ref, field, value);
     struct small s = small_of(entry);
     const char *at = map_small_find(&s, !set, field);
     if (!at || set || !value) return at != NULL;
@@ -192,9 +202,25 @@ void map_small_start(const struct entry *entry, struct map_small_walk *w)
 {
     *w = (struct map_small_walk){.index = 0};
     if (entry_is_ints(entry)) return;
-    struct small s = small_of(entry);
+    struct small s = map_small_of(entry);
     w->at = s.p;
-    w->end = small_end(&s);
+    w->end = small_end(&s); /* of FORM_TIMED: where its deadlines begin */
+}
+
+COLD static bool map_small_next_timed(struct engine *e, const struct key_ref *ref, struct map_small_walk *w,
+                                      bytes *field, bytes *value, char (*digits)[NUM_I64_LEN])
+{
+    struct small s = map_timed_of(ref->entry);
+    const char *end = small_end(&s) + 8 * (size_t)s.count;
+    while (w->deadline != end) {
+        i64 deadline_ms;
+        memcpy(&deadline_ms, w->deadline, 8);
+        w->deadline += 8;
+        bool live = alive(deadline_ms, e->now_ms);
+        w->at = live ? map_small_read(e, ref, w->at, field, value, digits) : compact_next(w->at, true);
+        if (live) return true;
+    }
+    return false;
 }
 
 bool map_small_next(struct engine *e, const struct key_ref *ref, struct map_small_walk *w, bytes *field,
@@ -205,13 +231,29 @@ bool map_small_next(struct engine *e, const struct key_ref *ref, struct map_smal
         ints_read(e, ref, (u32)w->index++, field, value, digits ? digits[0] : NULL);
         return true;
     }
+    if (UNLIKELY(entry_form(ref->entry) == FORM_TIMED))
+        return map_small_next_timed(e, ref, w, field, value, digits);
     if (w->at == w->end) return false;
     w->at = map_small_read(e, ref, w->at, field, value, digits);
     return true;
 }
 
+static void map_small_random_timed(struct engine *e, const struct key_ref *ref, u64 *rng, bytes *field,
+                                   bytes *value)
+{
+    u32 live = map_small_count(ref->entry) - map_timed_dead(ref->entry, e->now_ms);
+    struct map_small_walk w;
+    map_small_start(ref->entry, &w);
+    for (u64 left = rand_below(rng, live) + 1; left > 0; left--)
+        map_small_next_timed(e, ref, &w, field, value, NULL);
+}
+
 void map_small_random(struct engine *e, const struct key_ref *ref, u64 *rng, bytes *field, bytes *value)
 {
+    if (UNLIKELY(entry_is_timed(ref->entry))) {
+        map_small_random_timed(e, ref, rng, field, value);
+        return;
+    }
     u32 index = (u32)rand_below(rng, map_small_count(ref->entry));
     if (entry_is_ints(ref->entry)) {
         ints_read(e, ref, index, field, value, NULL);

@@ -1,5 +1,5 @@
-/* Hashes and sets whose elements are in their entry: pairs or items (small.h), or a set's integers in the
- * order that Redis's intset has. Anything else is a table (map_table.h). */
+/* Hashes and sets whose elements are in their entry: pairs or items (small.h), a set's integers in the order
+ * that Redis's intset has, or pairs with deadlines (map_timed.h). Anything else is a table (map_table.h). */
 #ifndef MAYFLY_ENGINE_MEMORY_MAP_SMALL_H
 #define MAYFLY_ENGINE_MEMORY_MAP_SMALL_H
 
@@ -13,7 +13,7 @@ static inline bool entry_is_ints(const struct entry *e)
 u32 map_small_count(const struct entry *);
 bool map_small_get(struct engine *, struct key_ref *, bytes field, bytes *value);
 
-/* False if this element doesn't fit into a small one, which the caller makes a table then. */
+/* Not for FORM_TIMED. False if this element doesn't fit into a small one: the caller makes a table. */
 bool map_small_put(struct engine *, struct key_ref *, bytes field, bytes value, bool *added);
 bool map_small_del(struct engine *, struct key_ref *, bytes field);
 
@@ -23,7 +23,10 @@ struct map_small_walk {
         const char *at; /* the next one */
         u64 index;      /* … among integers */
     };
-    const char *end; /* NULL: integers */
+    union {
+        const char *end;      /* NULL: integers */
+        const char *deadline; /* FORM_TIMED: of the next one */
+    };
 };
 void map_small_start(const struct entry *, struct map_small_walk *);
 bool map_small_next(struct engine *, const struct key_ref *, struct map_small_walk *, bytes *field,

@@ -16,8 +16,8 @@
 struct map_table {
     struct table items;
     struct ztree *field_due;   /* items with a deadline, by it; NULL when no field has one */
-    wheel_pos due_pos;         /* of the nearest field deadline, in mem_db.fields … */
-    i64 due_ms;                /* … which is this, or postponed to this; 0 when not filed */
+    wheel_pos due_pos;         /* struct map_filing */
+    i64 due_ms;
     bool hashtable;            /* of a hash: OBJECT ENCODING has once been hashtable, and stays so */
 };
 

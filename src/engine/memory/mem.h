@@ -130,11 +130,18 @@ static inline struct map_table *mem_map_table(const struct entry *entry)
 u64 mem_map_count(const struct entry *, i64 now_ms); /* live fields */
 u64 mem_map_stored(const struct entry *);            /* dead ones included */
 const char *mem_map_encoding(const struct entry *);
-/* Filing of the nearest field deadline, when the key is renamed, dropped or found due. NULL: nothing to
- * file. */
-void mem_map_file(struct engine *, struct key_ref *, struct map_table *);
-void mem_map_unfile(struct engine *, u32 db, struct map_table *);
-void mem_map_postpone(struct engine *, struct key_ref *, struct map_table *, i64 until_ms);
+/* Where a hash is filed in mem_db.fields: by its nearest field deadline, or one that was postponed. */
+struct map_filing {
+    i64 due_ms; /* 0: not filed */
+    wheel_pos pos;
+};
+struct map_filing mem_map_filing(const struct entry *); /* of a hash */
+void mem_map_set_filing(struct entry *, struct map_filing);
+/* When a hash changed, or is renamed, dropped or found due. */
+void mem_map_file(struct engine *, struct key_ref *);
+void mem_map_unfile(struct engine *, u32 db, struct entry *);
+void mem_map_postpone(struct engine *, struct key_ref *, i64 until_ms);
+struct entry *mem_map_copied(struct entry *fresh, i64 now_ms); /* FORM_TIMED is no plain copy */
 extern const struct map_ops mem_map_ops;
 
 /* -- lists: seq.c -------------------------------------------------------------- */

@@ -28,6 +28,7 @@ static void discard(struct engine *e, const struct key_ref *ref, struct entry *e
     struct mem_engine *m = mem_of(e);
     void *object = entry_form(entry) == FORM_POINTER ? entry_object(entry) : NULL;
     if (UNLIKELY(entry_has_companion(entry))) mem_companion_discard(m, entry);
+    if (entry_type(entry) == TYPE_HASH) mem_map_unfile(e, ref->db, entry);
     switch (object ? entry_type(entry) : TYPE_NONE) {
     case TYPE_STRING:
         if (((struct blob *)object)->cap <= BLOB_FREE_NOW) mem_free(object);
@@ -35,7 +36,6 @@ static void discard(struct engine *e, const struct key_ref *ref, struct entry *e
         break;
     case TYPE_HASH:
     case TYPE_SET:
-        mem_map_unfile(e, ref->db, object);
         if (((struct map_table *)object)->items.count > MEM_FREE_NOW ||
             !map_table_free_some(object, MEM_FREE_NOW * 2))
             mem_lazyfree_add(m, LAZYFREE_MAP, object);
@@ -67,8 +67,7 @@ void mem_discard(struct engine *e, const struct key_ref *ref, struct entry *entr
 static void mem_discard_flushed(void *arg, void *item)
 {
     struct key_ref ref = {.db = 0};
-    struct map_table *t = entry_type(item) == TYPE_HASH ? mem_map_table(item) : NULL;
-    if (t) t->due_ms = 0;
+    if (entry_type(item) == TYPE_HASH) mem_map_set_filing(item, (struct map_filing){0});
     discard(arg, &ref, item);
 }
 
@@ -108,9 +107,10 @@ static bool sweep_hash(void *arg, void *item)
 {
     const struct sweep *s = arg;
     if (entry_type(item) != TYPE_HASH) return false;
-    struct map_table *t = mem_map_table(item);
-    if (!t || !t->due_ms || !wheel_keeps(t->due_pos, s->at, s->to)) return false;
-    t->due_pos = wheel_kept(t->due_pos, s->to);
+    struct map_filing f = mem_map_filing(item);
+    if (!f.due_ms || !wheel_keeps(f.pos, s->at, s->to)) return false;
+    f.pos = wheel_kept(f.pos, s->to);
+    mem_map_set_filing(item, f);
     return true;
 }
 

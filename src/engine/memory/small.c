@@ -25,13 +25,16 @@ char *mem_splice(struct engine *e, struct key_ref *ref, size_t at, size_t old, s
 
 char *small_splice(struct engine *e, struct key_ref *ref, u32 at, u32 old, u32 new, i32 more)
 {
-    u32 count = small_of(ref->entry).count, head = (u32)length_size(count);
-    count += (u32)more;
+    u32 before = entry_is_timed(ref->entry) ? TIMED_HEAD : 0;
+    size_t count;
+    length_read(entry_inline(ref->entry).p + before, &count);
+    u32 head = (u32)length_size(count);
+    count = (u32)count + (u32)more;
     if (UNLIKELY(length_size(count) != head)) {
-        mem_splice(e, ref, 0, head, length_size(count));
+        mem_splice(e, ref, before, head, length_size(count));
         head = (u32)length_size(count);
     }
-    char *to = mem_splice(e, ref, head + at, old, new);
+    char *to = mem_splice(e, ref, before + head + at, old, new);
     length_write(to - at - head, count);
     return to;
 }

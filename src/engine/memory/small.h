@@ -16,6 +16,12 @@ struct small {
     u32 bytes, count;
 };
 
+#define TIMED_HEAD 10 /* bytes of a FORM_TIMED before the number of elements: map_timed.h */
+
+static inline bool entry_is_timed(const struct entry *e)
+{
+    return entry_form(e) == FORM_TIMED && entry_type(e) == TYPE_HASH;
+}
 static inline bool entry_is_small(const struct entry *e) { return entry_form(e) == FORM_INLINE; }
 
 static inline struct small small_of(const struct entry *e)

@@ -186,7 +186,7 @@ bool mem_snap_hold(struct engine *e, const struct key_ref *ref, struct entry *en
         s->keep(s->arg, &at);
         return false;
     }
-    if (at.type == TYPE_HASH) mem_map_unfile(e, ref->db, mem_map_table(entry));
+    if (at.type == TYPE_HASH) mem_map_unfile(e, ref->db, entry);
     struct orphan *o = orphan_new(e, &at);
     if (was_current) {
         s->given = o;
