@@ -41,6 +41,7 @@ struct io_thread {
     bool worked;           /* since the main thread last looked */
     u32 turns;             /* turns since then that had something for it */
     bool spent;            /* `tick` has nothing that is still needed: its next turn clears it */
+    bool wakes_others;     /* that have been called with it */
     bool ends;
     int epoll, bell;       /* `bell`: an eventfd in `epoll` */
     u64 reads, writes;     /* since the start */
