@@ -489,7 +489,7 @@ void cluster_forget_for(struct cluster *c, const char *from, bytes id)
     const char *error = member_leads(cluster_meta(c)) ? drain_node(c, n) : "This node does not lead";
     if (error)
         log_line(&c->server->log, LOG_WARNING,
-                 "Node %.8s was told to forget node %.8s, which is not done: %s", from, n->id, error);
+                 "Node %.8s asked to forget node %.8s, which was refused: %s", from, n->id, error);
 }
 
 static bool is_in(const struct raft_conf *conf, u64 node)

@@ -211,7 +211,7 @@ void aof_stop(struct aof *a)
     if (a->rewriting) aof_rewrite_abandon(a);
     if (!a->journal) return; /* not started */
     if (!aof_log_settle(&a->log))
-        log_line(a->o.log, LOG_WARNING, "AOF: what is appended last may not be on disk: %s",
+        log_line(a->o.log, LOG_WARNING, "AOF: the latest writes may not be on disk: %s",
                  a->log.refusal);
     aof_detach(a);
 }

@@ -194,7 +194,7 @@ static void link_follow_apply(struct link *l)
     repl_stream_append(&r->stream, inbox_ready(&l->inbox));
     if (!server_commit(s, COMMIT_PRIMARY)) { /* nothing was applied: it is tried again from this position */
         r->stream_db = db;
-        log_line(&s->log, LOG_WARNING, "The storage did not take what the primary sent: %s",
+        log_line(&s->log, LOG_WARNING, "The storage refused commands of the primary: %s",
                  s->node.refuse_writes ? s->node.refuse_writes : REGION_IO_ERROR);
         link_close(l, false);
         return;

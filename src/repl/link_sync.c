@@ -133,7 +133,7 @@ static void link_sync_load(struct link *l)
     struct server *s = l->server;
     bool keep_old = strcmp(s->config.repl_diskless_load.p, "swapdb") == 0;
     if (!keep_old && s->config.engine == ENGINE_MEMORY && !forget_history(s)) {
-        log_line(&s->log, LOG_WARNING, "The storage takes no new data: the full sync is given up");
+        log_line(&s->log, LOG_WARNING, "The storage accepts no new data: the full sync is aborted");
         link_close(l, false);
         return;
     }

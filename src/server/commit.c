@@ -178,9 +178,9 @@ static COLD void aof_failed(struct server *s, enum commit_kind kind)
         tracking_distrust(s);
         fail_replies(s, why ? why : "MISCONF Errors writing to the AOF file", NULL);
     } else if (kind == COMMIT_PRIMARY) { /* follow_may checks this, and waits */
-        log_line(&s->log, LOG_WARNING, "What the primary sent could not be written to the append only file");
+        log_line(&s->log, LOG_WARNING, "The primary's commands could not be written to the append only file");
     } else if (kind == COMMIT_SITE) { /* links are not read until it can be written again */
-        log_line(&s->log, LOG_WARNING, "What another site sent could not be written to the append only file");
+        log_line(&s->log, LOG_WARNING, "Effects of other sites could not be written to the append only file");
     }
 }
 

@@ -283,7 +283,7 @@ static void say_hello(struct server *s)
     if (s->config.file.n)
         log_line(&s->log, LOG_WARNING, "Configuration loaded from %s", s->config.file.p);
     else
-        log_line(&s->log, LOG_WARNING, "No configuration file given. mayfly.conf explains what one can say.");
+        log_line(&s->log, LOG_WARNING, "No configuration file given. mayfly.conf explains all directives.");
 }
 
 void server_ready(struct server *s)

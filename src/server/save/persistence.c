@@ -158,7 +158,7 @@ bool persistence_loaded(struct server *s, bool from_aof)
         return true;
     }
     if (!from_aof && !is_empty(s)) {
-        log_line(&s->log, LOG_NOTICE, "The append only file begins with what was loaded: writing its base");
+        log_line(&s->log, LOG_NOTICE, "Writing the base of the append only file from the loaded data");
         p->aof_state = AOF_IS_NEW;
         snapshot_want(s, JOB_REWRITE);
         return true;
@@ -231,7 +231,7 @@ void persistence_after_flushall(struct server *s)
     p->flushed = false;
     if (p->job == JOB_SAVE) snapshot_kill(s);
     if (s->config.save.n && !snapshot_save_now(s))
-        log_line(&s->log, LOG_WARNING, "FLUSHALL: the file still holds the data of before");
+        log_line(&s->log, LOG_WARNING, "FLUSHALL: the file still has the previous data");
 }
 
 /* -- when to save and to rewrite --------------------------------------------------------------------- */
