@@ -30,7 +30,7 @@ enum {
     CMD_MOVABLE_KEYS = 1 << 18,
     CMD_ALLOW_BUSY = 1 << 19,
     CMD_SENTINEL_ONLY = 1 << 20, /* never set; keeps Redis's list complete */
-    CMD_NO_SITE = 1 << 21, /* refused by a site: what it does can't be told to other sites (admit.c) */
+    CMD_NO_SITE = 1 << 21, /* refused by a site: it can't be replicated to other sites (admit.c) */
 };
 #define CMD_OF_KEYSPACE (CMD_WRITE | CMD_READONLY | CMD_MAY_REPLICATE) /* not for replicas */
 

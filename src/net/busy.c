@@ -1,9 +1,8 @@
-/* A turn within a turn: while one command takes very long (an endless script), other clients are served.
+/* A nested turn of the loop: while one command takes very long (an endless script), other clients are served.
  *
- * The tick that is running is set aside, and with it every connection that has a part in it: their replies
- * are not certain before the tick's changes are committed, which the caller knows (`settled`). The others are
- * polled here with poll(), because libuv's loop is not reentrant, and their requests become a small tick of
- * its own. */
+ * The running tick is set aside, with every connection in it: their replies are not certain before the tick's
+ * changes are committed (the caller says so by `settled`). Other connections are polled here with poll(),
+ * because libuv's loop is not reentrant, and their requests form a small tick of their own. */
 #include <poll.h>
 
 #include "base/alloc.h"
@@ -52,7 +51,7 @@ static void busy_release_conn(struct conn *c)
     net_flush(c);
 }
 
-/* Takes out of the tick the connections it has not reached, so that they don't wait for its end: they are
+/* Removes from the tick the connections it has not reached, so that they don't wait for its end: they are
  * read again in the nested turn. */
 static u32 withdraw_all(struct net *n, bool settled, struct conn **out)
 {

@@ -101,7 +101,7 @@ void conn_close(struct conn *c)
     if (!c->ready) release_buffers(c);
 }
 
-/* Nearly always a request has arrived. What is rare is left to net_on_events, which would do the same. */
+/* The fast path for the usual event, an arrived request. net_on_events handles all events. */
 void net_on_poll(uv_poll_t *p, int status, int events)
 {
     struct conn *c = p->data;
@@ -133,8 +133,8 @@ void net_on_events(struct conn *c, int status, int events)
     if (events & UV_WRITABLE) net_flush(c);
 }
 
-/* A connection whose next request has to wait is nearly always read again before anything else arrives, so
- * libuv is not told to stop before something does: that takes two system calls, as does starting again. */
+/* A connection whose next request has to wait is nearly always read again before more input arrives. So
+ * polling is stopped only when input arrives: stopping takes two system calls, and so does starting again. */
 void net_poll(struct conn *c, int events)
 {
     if (UNLIKELY(c->io->thread)) {

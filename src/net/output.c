@@ -157,8 +157,8 @@ static size_t output_free(const struct conn *c)
     return conn_output_end(c) - (UNLIKELY(c->held != NULL) ? c->held->bytes : 0);
 }
 
-/* Writes as much of the first buffer as the kernel takes; other connections have their turn before the next
- * buffer. False: the connection is gone. */
+/* Writes as much of the first buffer as the kernel takes; other connections are served before the next
+ * buffer. False: the connection has been closed. */
 static ALWAYS_INLINE bool send_output(struct conn *c)
 {
     bytes first = c->waiting.first ? buf_queue_first(&c->waiting) : buf_bytes(&c->out);
@@ -201,8 +201,8 @@ static ALWAYS_INLINE void compact_output(struct conn *c)
     c->tick_mark = conn_output_end(c); /* for the next one */
 }
 
-/* Sends what the source has, until the kernel takes no more or other connections should have their turn.
- * True: there is more. */
+/* Sends the source's bytes until the kernel takes no more or other connections should be served. True: there
+ * is more. */
 static bool send_source(struct conn *c)
 {
     size_t total = 0;
@@ -224,7 +224,7 @@ static bool send_source(struct conn *c)
     return !c->closing;
 }
 
-/* What is to be done when output was written; more: there is some left that may leave. */
+/* Call it after writing output. more: there is output left that may be sent. */
 static inline void flush_end(struct conn *c, bool more)
 {
     net_watch(c, more ? c->events | UV_WRITABLE : c->events & ~UV_WRITABLE);

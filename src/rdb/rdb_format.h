@@ -80,7 +80,7 @@ enum {
  * (field, Unix time in ms). Redis ignores AUX fields it does not know. A large hash has several. */
 #define RDB_AUX_FIELD_TTL "mayfly-field-ttl"
 
-/* What a site knows beside its keys, and the metadata of each key after it (exec/site_log.h), likewise. */
+/* The state of a site, and the metadata of each key after it (exec/site_log.h), likewise. */
 #define RDB_AUX_SITE "mayfly-site"
 
 #endif

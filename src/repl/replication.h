@@ -98,8 +98,8 @@ void replication_stream(struct server *s);
 void replication_change_id(struct server *s);
 void replication_feed(struct server *s, bytes command);
 
-/* Tells the engine whether compactions may delete dead keys: not if a replica or expiry-stream has to hear of
- * it. */
+/* Tells the engine whether compactions may delete dead keys: not if the deletion must be reported to replicas
+ * or to the expiry-stream. */
 void replication_decide_expiry(struct server *s);
 
 /* Becomes a replica of this primary; or a primary again, with the data it has. complete: that is all that the

@@ -129,7 +129,7 @@ static void housekeeping_end(struct server *s, bool more, i64 next_ms)
     }
 }
 
-/* Regions whose time has come are looked at like those that were touched. */
+/* Adds regions whose next visit is due to those that were used. */
 static void housekeeping_touch_due(struct server *s)
 {
     struct node *n = &s->node;
@@ -140,8 +140,8 @@ static void housekeeping_touch_due(struct server *s)
     }
 }
 
-/* A node of a cluster has many regions: it looks only at those that began a transaction since, and at those
- * whose time has come. */
+/* A cluster node has many regions: it visits only those that began a transaction since the last time, and
+ * those whose next visit is due. */
 static void housekeeping_of_regions(struct server *s)
 {
     struct node *n = &s->node;

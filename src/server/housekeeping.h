@@ -1,5 +1,5 @@
-/* What a tick does after its requests, in bounded slices: a slice of the expire cycle, eviction that is not
- * finished, freeing of dropped values; and until when the loop may sleep. */
+/* The work of a tick after its requests, in bounded slices: the expire cycle, unfinished eviction, freeing of
+ * dropped values. It also decides how long the loop may sleep. */
 #ifndef MAYFLY_SERVER_HOUSEKEEPING_H
 #define MAYFLY_SERVER_HOUSEKEEPING_H
 

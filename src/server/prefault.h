@@ -1,13 +1,13 @@
-/* Memory for a very long value, made ready before the request runs.
+/* Allocates the memory for a very long value before the request runs.
  *
  * A commit copies a value of hundreds of megabytes (engine.caps.value_copies), each time to pages that the
- * process does not have yet. The kernel hands them out one by one and clears them, which takes longer than
- * the copying does, and all clients wait. So the request is held back first (HOLD_MEMORY), while a worker
- * thread touches as much memory as the copies will take. That memory is freed when the request runs, and the
- * allocator gives it to them.
+ * process does not have yet. The kernel allocates and clears them one by one, which takes longer than the
+ * copying, and all clients wait. So the request is held back first (HOLD_MEMORY), while a worker thread
+ * touches as much memory as the copies will need. That memory is freed when the request runs, and the
+ * allocator reuses it for the copies.
  *
- * One request at a time has its memory made ready, and the others wait: at no time is there more of it than a
- * commit needs. */
+ * This is done for one request at a time, and others wait, so that there is never more of this memory than
+ * one commit needs. */
 #ifndef MAYFLY_SERVER_PREFAULT_H
 #define MAYFLY_SERVER_PREFAULT_H
 
@@ -28,8 +28,8 @@ struct prefault {
     size_t each; /* bytes */
 };
 
-/* Whether a request whose last argument has PREFAULT_MIN bytes or more has to be held back, because memory
- * is being made ready for it, or for another. False: it has to run now, because its memory is free again. */
+/* Whether a request whose last argument has PREFAULT_MIN bytes or more has to be held back, because memory is
+ * being allocated for it, or for another one. False: it must run now, because its memory has been freed. */
 bool prefault_must_wait(struct server *s, const struct net_request *q, const bytes *argv);
 /* The connection's request has run, or the connection is closed. */
 void prefault_forget(struct server *s, const struct conn *c);

@@ -1,4 +1,5 @@
-/* What scripts need from the server: a clock, the log, and serving other clients while one takes too long. */
+/* The server's services for scripts: a clock, the log, and serving other clients while a script takes too
+ * long. */
 #include "server/script_host.h"
 
 #include "base/clock.h"

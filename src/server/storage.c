@@ -208,8 +208,8 @@ void storage_note_refusal(struct server *s)
     if (e->caps.durable) s->node.refuse_writes = e->ops->disk->refuses_writes(e);
 }
 
-/* In a process of its own: RocksDB 7.8 answers some damaged files with a failed assertion, or worse, and the
- * user should be told what that means. */
+/* Runs in a process of its own: with some damaged files RocksDB 7.8 fails an assertion, or worse, and the
+ * user should learn what that means. */
 int storage_check(const char *dir)
 {
     char inner[4096];

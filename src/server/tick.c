@@ -24,7 +24,7 @@ static bytes element_of(struct server *s, const struct net_request *q)
     return cmd && cmd->element && cmd->element < q->argc ? argv[cmd->element] : (bytes){0};
 }
 
-/* Tells each engine its keys. Those of one region are brought together, then those of the next. */
+/* Tells each engine its keys, to prefetch them: all keys of one region, then those of the next. */
 static COLD void prefetch_by_region(struct server *s, struct want *want, u32 n)
 {
     struct region *of[PREFETCH_MAX];
@@ -241,7 +241,7 @@ static bool tells(const struct server *s)
     return pubsub_listened(&s->pubsub) || s->pubsub.names[PUBSUB_SHARD].count || tracking_used(&s->tracking);
 }
 
-/* What the tick did is on disk: DEBUG LOADAOF asked for a database that is read from there. */
+/* The tick is committed: DEBUG LOADAOF has asked to open the database again, to read it from disk. */
 static COLD void tick_reopen(struct server *s, bool kept)
 {
     s->persist.reopen = false;

@@ -1,5 +1,5 @@
-/* INFO: sections and fields have Redis's names, because monitoring parses them. What Redis doesn't have is in
- * a section of its own (# Expiry). */
+/* INFO: sections and fields have Redis's names, because monitoring parses them. Fields that Redis doesn't
+ * have are in sections of their own (# Expiry). */
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>

@@ -1,11 +1,11 @@
 /* Durability: what is written to disk, and when.
  *
- * - The AOF takes the journal's records. They are written at the end of their tick, before its replies are
+ * - The AOF gets the journal's records. They are written at the end of their tick, before its replies are
  *   sent.
- * - A snapshot (an RDB file, or the base of an AOF) is the only big thing to write. There is one at a time,
- *   the *job*; it advances in slices between ticks, after replies are sent, so it never delays one by more
- *   than a slice. Another one that is requested meanwhile is scheduled.
- * - Loading (loading.h) comes before all that. */
+ * - A snapshot (an RDB file, or the base of an AOF) is a long *job*. There is one at a time; it runs in
+ *   slices between ticks, after replies are sent, so it never delays a reply by more than a slice. If another
+ *   one is requested meanwhile, it is scheduled.
+ * - At start loading (loading.h) comes first. */
 #ifndef MAYFLY_SERVER_SAVE_PERSISTENCE_H
 #define MAYFLY_SERVER_SAVE_PERSISTENCE_H
 
@@ -120,8 +120,8 @@ void persistence_begin_tick(struct server *s);
  * (or synced, with appendfsync always); no client that wrote may get OK. */
 NODISCARD bool persistence_log(struct server *s);
 
-/* For server_commit, if FLUSHALL was run: the dataset a BGSAVE is saving is gone, so the file on disk has to
- * go, too. */
+/* For server_commit, if FLUSHALL was run: the dataset that a BGSAVE is saving was deleted, so the file on
+ * disk must be deleted, too. */
 void persistence_after_flushall(struct server *s);
 
 /* While there is a job: whether a request has to wait, either until a huge key is saved before it changes it,

@@ -122,9 +122,9 @@ static bool parse_reload(struct ctx *c, struct reload *o)
     return true;
 }
 
-/* The AOF does not have what a file brings, unless it was saved just now: it is rewritten. Dead keys are in
- * no file, but the AOF still has them, and they would meet new keys of the same name: they are deleted
- * first. */
+/* The AOF does not contain the data of the loaded file, unless it was saved just now, so it is rewritten.
+ * Dead keys are in no file, but the AOF still has them, and they would collide with new keys of the same
+ * name: they are deleted first. */
 void debug_reload(struct ctx *c)
 {
     struct persistence *p = &c->server->persist;
