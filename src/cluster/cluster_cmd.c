@@ -19,8 +19,8 @@ static void count_leaders(struct cluster *c)
     view_each(c, count_leader, NULL);
 }
 
-/* The node that clients are to ask: as long as there is no leader it tells them to try again. Clients give up
- * if a slot has no node. */
+/* The node that clients should ask: while there is no leader, it tells them to try again. Clients give up if
+ * a slot has no node. */
 static const struct cluster_node *node_to_ask(const struct region_view *v)
 {
     const struct cluster_node *n = view_leader(v), *self = v->cluster->nodes;
@@ -52,8 +52,8 @@ static void note_primary(void *arg, const struct region_view *v)
     if (!f->found && view_has(v, f->of)) f->found = leader;
 }
 
-/* To clients a node that leads nothing is a replica of one node: of that which leads its first region; if
- * it has none, of any. NULL: nobody leads. */
+/* To clients a node that leads nothing is a replica of one node: the leader of its first region or, if it has
+ * no region, any leader. NULL: there is no leader. */
 static const struct cluster_node *primary_of(struct cluster *c, const struct cluster_node *n)
 {
     struct find_primary f = {.of = n};

@@ -49,7 +49,7 @@ enum region_split cluster_split_fate(const struct cluster *c, u64 child, u64 pee
 
 bool cluster_may_install(const struct cluster *c, const struct member *m, const struct raft_applied *at)
 {
-    if (cluster_is_meta(m)) return true; /* its slot is nobody's */
+    if (cluster_is_meta(m)) return true; /* region 0 has no slots */
     struct region_here *members = mem_alloc(c->members_n * sizeof *members);
     struct regions_here here = cluster_here(c, members);
     bool may = rules_may_install_over(&here, m->number, at->slots, at->epoch.version);

@@ -110,7 +110,7 @@ struct member {
     u64 merge_index, merge_ticks;    /* the PREPARE that it has applied, and how long ago */
     u64 refused_index;               /* the PREPARE of a source whose target will not commit it, or 0 */
     struct raft_merge_commit wanted; /* what its group waits for, of the source; source 0: nothing */
-    bool may_merge;                  /* nobody uses a region: it may take its source over */
+    bool may_merge;                  /* no code uses a region: it may take its source over */
     u64 merges;                      /* since this node was started */
     u64 early_read;          /* was confirmed before it was known here; 0: none was */
     u64 asked_read;          /* the follower read of this tick; 0: none … */

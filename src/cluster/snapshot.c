@@ -211,7 +211,7 @@ void snapshot_send(struct member *m, u64 to, const struct raft_applied *at, byte
         o->saver = read_data(m, &o->sink);
     }
     if (!o ||
-        !o->saver) { /* busy with another one, or with BGSAVE: the group hears of it from snapshot_step */
+        !o->saver) { /* busy with another one, or with BGSAVE: snapshot_step reports it to the group */
         mem_free(o);
         remember_unsent(m, to);
         return;

@@ -32,7 +32,7 @@ struct region_map {
 void region_map_add(struct region_map *m, struct region *r, u32 from, u32 to);
 /* Adds a region that has no slots, to an empty map. */
 void region_map_add_home(struct region_map *m, struct region *r);
-/* It gets these slots, too, whoever had them. */
+/* It gets these slots, too, from any region that had them. */
 void region_map_give(struct region_map *m, struct region *r, u32 from, u32 to);
 void region_map_remove(struct region_map *m, struct region *r); /* its slots become unassigned */
 /* Of its slots it keeps those from `from` to `to`; the others become unassigned. */

@@ -420,7 +420,7 @@ static void site_again(struct site *s)
     site_keep(s, &before);
 }
 
-/* Whoever wrote this row was, or is, the site; `boot` and `flags` are that process's. */
+/* The process that wrote this row was, or is, the site; `boot` and `flags` are its. */
 static bool follow_adopt(struct region_site *rs, const struct site_row *row)
 {
     struct site *s = &rs->capture.site;
@@ -650,7 +650,7 @@ bool region_site_open(struct region *r, u8 gid, size_t backlog_bytes, const char
     region_end_record(r);
     ok = region_commit(r) && ok;
     site_start_backlog(rs, backlog_bytes);
-    rs->lost++; /* links of before know another backlog */
+    rs->lost++; /* existing links have positions in another backlog */
     return ok;
 }
 

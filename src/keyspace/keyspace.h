@@ -81,7 +81,7 @@ struct keyspace {
     u64 stream_node_max_bytes, stream_node_max_entries; /* by these names; 0: no limit */
 
     struct keyspace_stats stats;
-    struct expiry_lag *lag; /* of the node; NULL: nobody wants to know */
+    struct expiry_lag *lag; /* of the node; NULL: not measured */
     u64 run_lag_ms;         /* the longest lag of a key that the cycle has deleted since its run began */
 
     const struct keyspace_watcher *watcher; /* NULL: none */

@@ -135,7 +135,7 @@ void peer_resume(struct peer *x);            /* what came after the full sync is
 struct peer *peer_of(const struct peers *p, u8 gid);
 void peer_add(struct peers *p, u8 gid, const char *host, int port); /* or changes its address */
 void peer_remove(struct peers *p, u8 gid);
-void peer_close(struct peer *x, const char *why); /* and connects anew; NULL: nothing to tell */
+void peer_close(struct peer *x, const char *why); /* and reconnects; NULL: no reason to report */
 void peer_feed(struct peer *x);
 void peer_cron(struct peer *x);
 

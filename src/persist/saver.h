@@ -12,7 +12,7 @@ struct saver_options {
     bool aof_base;  /* adds the AUX field that says so, as Redis does */
     bool commands;  /* commands instead of RDB: an AOF base without RDB preamble */
     bool keep_use;  /* idle time or frequency of every key, as the eviction policy has it; not in commands */
-    bool with_dead; /* dead keys and fields, too: the reader hears of their deletion, or reports it */
+    bool with_dead; /* dead keys and fields, too: their deletion is sent, or reported, later */
     bool stored;    /* of the last commit, whatever the open transaction has changed: for engines that can */
     i64 dead_by_ms; /* dead by this time; 0: by the moment's */
     const char *redis_version, *mayfly_version; /* for AUX fields; NULL: left out */

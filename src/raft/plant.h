@@ -12,9 +12,9 @@ enum {
     PLANT_EXPIRE_BY_WALL = 8,      /* a machine applies entries at the time of its own clock */
     PLANT_NO_FENCE = 32,           /* a read that found something dead does not wait for the region's clock */
     PLANT_REPLY_EARLY = 64,        /* a server answers writes when they are proposed */
-    PLANT_MERGE_NO_FENCE = 1024,   /* a region that is to be merged away goes on serving */
+    PLANT_MERGE_NO_FENCE = 1024,   /* the source of a merge continues to serve after its PREPARE */
     PLANT_SLEEP_BEHIND = 65536,    /* a group sleeps whatever its members have */
-    PLANT_NEVER_WAKE = 131072      /* the silence of a node wakes nobody */
+    PLANT_NEVER_WAKE = 131072      /* the silence of a node wakes no group */
 };
 
 #ifdef MAYFLY_PLANT

@@ -14,7 +14,7 @@
 
 static bool wants_rocksdb(const struct server *s) { return s->config.engine == ENGINE_ROCKSDB; }
 
-/* In cluster mode this is region 0, which has no keys: their prefix would be 0, so that its slot is nobody's.
+/* In cluster mode this is region 0, which has no keys: no key has its prefix, 0.
  * The database outlives its engine, because the logs of Raft are there, too. */
 static struct engine *open_region(struct server *s, const struct rocks_options *o, struct buf *why)
 {

@@ -74,7 +74,7 @@ static bool is_web_request(bytes name)
     return may_be && (bytes_is(name, "post") || bytes_is(name, "host:"));
 }
 
-/* Once in a while only: anybody can send such requests, and must not be able to fill the log. */
+/* Rate-limited: any client can send such requests, and must not be able to fill the log. */
 static void warn_of_web_request(struct server *s, const struct conn *c)
 {
     if (s->web_warned_us && s->tick_us - s->web_warned_us <= WEB_WARN_EVERY_US) return;

@@ -41,7 +41,7 @@ bool server_apply_tls(struct server *s, struct buf *why)
     return true;
 }
 
-/* At most one line a second, because anybody can cause them. */
+/* At most one line per second, because any client can cause them. */
 void server_no_tls(struct net *n, struct conn *c, const char *why)
 {
     struct server *s = n->owner;

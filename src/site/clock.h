@@ -1,14 +1,14 @@
 /* Sites, dots and clocks.
  *
  * A site has a number, its gid (1 to 255). Its s-th write has the dot (gid, s). A clock says, for each
- * site, up to which of its writes somebody has applied; a clock covers a dot if that write is among
+ * site, up to which of its writes have been applied; a clock covers a dot if that write is among
  * them. Writes of one site are applied in order, so a clock describes exactly a set of writes. */
 #ifndef MAYFLY_SITE_CLOCK_H
 #define MAYFLY_SITE_CLOCK_H
 
 #include "site/code.h"
 
-#define SITE_GIDS 256 /* gids are below this; 0 is nobody's */
+#define SITE_GIDS 256 /* gids are below this; 0 is no site */
 #define SITE_SEQ_MAX ((u64)1 << 48)
 
 struct site_dot {

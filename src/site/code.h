@@ -1,5 +1,5 @@
 /* How the site layer writes numbers and bytes: in effects on the wire, in dumps of keys, in companions.
- * What is read may come from anybody: a reader that meets something malformed is marked `bad` and yields
+ * The input is not trusted: a reader that finds something malformed is marked `bad` and yields
  * zeros from then on. */
 #ifndef MAYFLY_SITE_CODE_H
 #define MAYFLY_SITE_CODE_H

@@ -64,7 +64,7 @@ struct site_key {
     bool overflowed;     /* the head was a row */
     struct buf head;     /* as the engine has it; empty: not known */
     struct buf scratch;  /* for what is being encoded */
-    struct site_walk *const *walks; /* which hear of keys that may change (walk.h); NULL: it only reads */
+    struct site_walk *const *walks; /* get keys before they change (walk.h); NULL: it only reads */
 };
 
 /* A zeroed key is none; load() may be called again, and then reuses its memory. */

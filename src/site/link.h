@@ -69,7 +69,7 @@ bool site_link_feed(struct site_link *l, size_t max, struct buf *out);
 /* Merges about `count` keys, in LINK_MERGE. Each call is a transaction. False: over. */
 bool site_link_step(struct site_link *l, u32 count, struct buf *out);
 
-/* From now on the clock has changed, even if it has not: so that the other side hears of us. */
+/* Makes the next feed send the clock even if it has not changed, so that the other side hears from us. */
 void site_link_repeat(struct site_link *l);
 /* Ends the link because of what the other side sent; returns false. */
 bool site_link_refuse(struct site_link *l, const char *why, struct buf *out);

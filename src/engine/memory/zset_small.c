@@ -58,7 +58,7 @@ static const char *zset_small_place(const struct small *s, bytes member, double 
     return at;
 }
 
-/* Moves `n` bytes, which are written anew, within the elements: from `at` to before `to`. */
+/* Moves `n` bytes, which are written again, within the elements: from `at` to before `to`. */
 static char *zset_small_move(char *at, char *to, u32 n)
 {
     if (to > at) {

@@ -19,7 +19,7 @@
 
 struct cache_budget {
     u64 total, step;
-    _Atomic u64 left;    /* nobody's */
+    _Atomic u64 left;    /* unassigned */
     _Atomic u32 active;  /* shares that are in use, as of their last look */
     _Atomic u32 short_of; /* enum cache_short, of those that found nothing left */
 };

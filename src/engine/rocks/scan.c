@@ -116,7 +116,7 @@ static void key_walk_done(struct key_walk *w)
 }
 
 /* -- SCAN ---------------------------------------------------------------------------------------------
- * A cursor says after which key to go on: 14 bits of slot, 32 of a fingerprint of the name (CURSOR_BITS).
+ * A cursor says after which key to continue: 14 bits of slot, 32 of a fingerprint of the name (CURSOR_BITS).
  * The name itself is remembered as long as there is room for it; after that, and after a restart, the
  * keys of that slot are walked to find it again. If it is gone, they are all given again. */
 

@@ -50,7 +50,7 @@ void debug_replybuffer(struct ctx *c)
     reply_ok(c->out);
 }
 
-/* A member of a group forgets a key, and the others don't hear of it. */
+/* A member of a group drops a key, and the others don't. */
 void debug_raft_diverge(struct ctx *c)
 {
     if (!c->server->cluster || !cluster_diverge(c->server, c->argv[2]))

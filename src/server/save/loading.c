@@ -221,7 +221,7 @@ static bool begin_import(struct server *s)
     return false;
 }
 
-/* An AOF that exists but is not loaded may have the data somebody is looking for. */
+/* An AOF that exists but is not loaded may have the data that the user misses. */
 static void warn_of_unused_aof(struct server *s)
 {
     const struct config *c = &s->config;
