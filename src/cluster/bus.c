@@ -139,7 +139,7 @@ static void bus_peer_opened(struct bus_conn *c)
     if (b->o.on_peer) b->o.on_peer(b->o.owner, p, true);
 }
 
-/* Nothing comes back on a connection for messages. */
+/* Connections for messages are one-way. */
 static void bus_peer_frame(struct bus_conn *c, u8 type UNUSED, bytes body UNUSED)
 {
     bus_conn_close(c, "a message on a connection that has none");

@@ -290,7 +290,7 @@ static void bus_take_hello(struct bus_conn *c, bytes in)
     bus_conn_opened(c);
 }
 
-/* The greeting's next message, if it has come. */
+/* Processes the next message of the handshake, if it has arrived. */
 static void bus_conn_greet(struct bus_conn *c)
 {
     static const size_t sizes[] = {[BUS_CHALLENGE] = BUS_CHALLENGE_SIZE, [BUS_WELCOME] = BUS_WELCOME_SIZE,

@@ -26,7 +26,7 @@
 enum bus_purpose {
     BUS_MESSAGES, /* from the connector to the acceptor, for as long as both live */
     BUS_CALL,     /* one frame each way, then it is closed */
-    BUS_BULK,     /* as a call, but what is sent is long: it has a connection for itself */
+    BUS_BULK,     /* as a call, but for long transfers: it has a connection of its own */
     BUS_PURPOSES
 };
 

@@ -502,8 +502,8 @@ bool cluster_start(struct server *s)
     return true;
 }
 
-/* Clients that are sent to the new leader don't come back. A request that is under way when connections are
- * closed would get no answer. */
+/* Redirected clients don't send further requests here. A request that is still on its way when connections
+ * are closed would get no reply. */
 static bool clients_still_ask(struct cluster *c, i64 now_ms)
 {
     u64 bytes_in = c->server->net.own.stats.bytes_in;

@@ -114,7 +114,7 @@ void check_begin(struct member *m, u64 index)
     uv_timer_init(loop, &k->timer);
     k->timer.data = m;
     const struct saver_options o = {.commands = true, .dead_by_ms = member_clock(m)};
-    member_save(m); /* what was applied before; an evaluation in flight comes after this entry */
+    member_save(m); /* entries applied before; an evaluation in flight comes after this entry */
     k->saver = saver_begin(&m->region->ks, &o, &k->sink);
     if (k->saver) uv_timer_start(&k->timer, check_on_timer, SLICE_EVERY_MS, SLICE_EVERY_MS);
     else check_tell(m, false);

@@ -101,7 +101,7 @@ static bool cluster_logs_take(struct cluster_logs *s)
     return any;
 }
 
-/* The batch is written. What was not synced is not told: a later write will be. */
+/* The batch is written. Unsynced writes are not reported: a later one will be. */
 static void cluster_logs_written(struct cluster_logs *s, struct cluster_log_batch *b)
 {
     pthread_mutex_lock(&s->lock);

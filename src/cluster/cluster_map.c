@@ -48,7 +48,7 @@ struct map_region *map_at(struct cluster_map *map, u32 slot)
     return map->of_slot[slot] ? &map->rows[map->of_slot[slot] - 1] : NULL;
 }
 
-/* Whether r has what was the first slot of o. */
+/* Whether r has taken the first slot of o. */
 static bool map_covers(const struct map_region *r, const struct map_region *o)
 {
     const struct raft_slots *a = &r->at.slots, *b = &o->at.slots;

@@ -261,7 +261,7 @@ void cluster_take_source(struct member *m, const struct raft_applied *at,
     merge_engines(m, s, at);
     merge_regions(m, from, at, commit);
     member_took(m, at);
-    cluster_log_destroy(log); /* written behind the transaction, so it never is what is left of the two */
+    cluster_log_destroy(log); /* after the transaction: a crash never leaves only this */
     merge_note(m, s->number);
     cluster_drop_member(s);
     cluster_moved_on(c);

@@ -141,7 +141,7 @@ static void unlink_ring(struct keyspace *first)
 
 void cluster_unlink(struct cluster *c) { unlink_ring(&c->server->node.regions.first->ks); }
 
-/* A fence that passes when all regions that evaluate have what they need. */
+/* A fence that passes when the evaluations of all regions are committed or confirmed. */
 static struct fence *fence_of_all(struct cluster *c)
 {
     struct member_joint *j = c->joint;

@@ -26,7 +26,7 @@
 struct cluster;
 struct server;
 
-/* Replies that depend on several regions: their fence passes when all regions have what they need. */
+/* Replies that depend on several regions: their fence passes when all these are committed or confirmed. */
 struct member_joint {
     struct fence *fence; /* NULL: a region failed, and so did the replies */
     u32 regions;         /* that have not ended it */
@@ -73,7 +73,7 @@ struct member {
     bool led;                    /* at the last look … */
     u64 leader;                  /* … and who did */
     i64 await_until_ms;          /* until when requests wait for a leader to be known, by the loop's time */
-    /* Members to which no snapshot could be sent: the group has to be told. */
+    /* Members to which no snapshot could be sent, which has to be reported to the group. */
     u64 unsent[2 * RAFT_MEMBERS_MAX];
     u32 unsent_n;
     u64 next_index, next_index_tick; /* cluster_next_index as of this tick */
@@ -144,7 +144,7 @@ void member_end_tick(struct member *m);
 /* The region's clock: the stamp of the last entry that was applied. */
 i64 member_clock(const struct member *m);
 
-/* A slice of housekeeping has reclaimed what is dead by the region's clock. False: nothing was kept. */
+/* Commits a slice of housekeeping that has reclaimed keys dead by the region's clock. False: it failed. */
 bool member_commit_reclaim(struct member *m);
 
 /* Commits entries that were applied: before the loop sleeps. */

@@ -74,7 +74,7 @@ static struct schedule_step *plan_step(struct plan *p, size_t region, enum sched
     return s;
 }
 
-/* ---- What is there. */
+/* ---- Finding members and nodes. */
 
 /* Whether a member is on a node without a member of the region into which its own will be merged. */
 static bool plan_astray(const struct plan *p, const struct schedule_region *r, u64 peer)

@@ -18,7 +18,7 @@
 struct snapshot_out {
     struct member *member;
     u64 to;
-    struct bus_conn *conn; /* NULL: it is over, and the group has to be told */
+    struct bus_conn *conn; /* NULL: it has ended, which has to be reported to the group */
     struct saver *saver;   /* NULL: everything was read */
     struct rdb_sink sink;
     struct buf head; /* the first frame */
@@ -32,7 +32,7 @@ struct snapshot_out {
 struct snapshot_in {
     struct cluster *cluster;
     struct member *member; /* NULL: its first frame has not come */
-    struct bus_conn *conn; /* NULL: everything has come, or the connection has ended */
+    struct bus_conn *conn; /* NULL: everything has arrived, or the connection is closed */
     u64 from;              /* the node's number */
     struct buf message; /* Raft's */
     struct raft_applied at;

@@ -93,7 +93,8 @@ static bool names_channels(const struct command *cmd, int argc, int *end, bool *
     return one || *patterns || cmd->run == cmd_subscribe || cmd->run == cmd_ssubscribe;
 }
 
-/* A pattern is allowed only if it is literally one of the user's: what it could match can't be decided. */
+/* A pattern is allowed only if it is literally one of the user's, because it can't be decided what it
+ * matches. */
 static bool may_hear(const struct acl_selector *s, bytes channel, bool is_pattern)
 {
     for (u32 i = 0; i < s->channels.n; i++) {

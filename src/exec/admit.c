@@ -1,4 +1,4 @@
-/* What is looked at before a client's command runs. */
+/* Checks before a client's command runs. */
 #include "exec/admit.h"
 
 #include "command/commands.h"
@@ -40,7 +40,7 @@ const char *admit_obstacle_to(const struct region *r, u32 flags)
 {
     const struct node *n = r->node;
     bool writes = flags & CMD_WRITE;
-    if (r->doomed) return REGION_IO_ERROR; /* what it would read was never so */
+    if (r->doomed) return REGION_IO_ERROR; /* it would read changes that will be undone */
     if (n->refuse_writes && writes) return n->refuse_writes; /* a script's commands are asked */
     if (n->deny_writes && writes) return n->deny_writes;
     if (n->deny_stale && !(flags & CMD_STALE)) return n->deny_stale;

@@ -26,7 +26,7 @@ struct transaction {
 };
 
 static inline bool multi_open(const struct session *s) { return s->tx && s->tx->open; }
-/* EXEC would run what is queued, as far as is known before. */
+/* Whether EXEC would run the queued commands, as far as can be known in advance. */
 static inline bool multi_will_run(const struct session *s) { return multi_open(s) && !s->tx->spoiled; }
 
 /* -- for region_run -------------------------------------------------------------------------- */
@@ -47,7 +47,7 @@ u32 multi_flags(const struct session *s, const struct command *cmd);
 
 /* -- for the server -------------------------------------------------------------------------- */
 
-/* Drops what is queued and watched: DISCARD, RESET, a client that disconnects. */
+/* Drops queued commands and watched keys: DISCARD, RESET, a client that disconnects. */
 void multi_end(struct session *s);
 
 /* Everything the client sent in this tick was answered by an error: EXEC will fail. If MULTI was part of it,

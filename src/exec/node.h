@@ -54,7 +54,7 @@ struct node {
     bool scripts_unbound;    /* DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call DEBUG and CLIENT */
     bool over_memory;        /* memory was above the limit when the last command of a client began */
     bool evict_following;    /* a replica evicts, too: replica-ignore-maxmemory no */
-    struct expiry_lag lag;   /* how late its regions delete what is dead */
+    struct expiry_lag lag;   /* how late its regions delete dead keys */
     u32 keys_ready;          /* keys that may have something for clients that wait: exec/waiters.h */
     u64 watching;            /* clients that watch keys */
     u32 depth;               /* how deep commands are nested: 1, or more in EXEC and scripts */

@@ -273,8 +273,8 @@ static ALWAYS_INLINE struct ctx make_ctx(struct region *r, const struct request 
     };
 }
 
-/* A command that reads, but may write what it computed, does not where nothing can be stored, nor in a
- * replica, which is a copy. */
+/* A reading command that may cache its result in the key does not if nothing can be stored, or in a replica,
+ * which must stay a copy. */
 static bool keeps_nothing(const struct region *r, const struct command *cmd)
 {
     return UNLIKELY(cmd->flags & CMD_MAY_REPLICATE) && (r->node->refuse_writes || expiry_follows(r->mode));

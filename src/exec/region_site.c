@@ -155,7 +155,7 @@ void region_site_settle(struct region *r, bool kept)
         made_publish(rs);
         rs->state_changed = false;
     } else {
-        if (!rs->follows) site_capture_end(&rs->capture); /* what it has begun goes nowhere */
+        if (!rs->follows) site_capture_end(&rs->capture); /* what it has begun is dropped */
         if (rs->saving) site_take_back(rs);
         if (!rs->follows) {
             site_capture_pause(&rs->capture, &rs->tables.logged); /* it notices that the clock is another */
@@ -308,7 +308,7 @@ static void late_shrink(struct region_site *rs)
     if (left == 0) buf_release(&rs->late);
 }
 
-/* Those whose time has come. */
+/* Keys whose delay is over. */
 static u32 expire_late(struct region_site *rs)
 {
     i64 at_ms;

@@ -75,7 +75,7 @@ struct region_site {
     u64 lost;                    /* commits that failed */
     bool fresh;                  /* there was no state: the owner founds a group (site_found) or joins one */
     bool follows;                /* it is no site, but keeps the metadata of one */
-    bool heard[SITE_GIDS];       /* members whose clock has come since the start */
+    bool heard[SITE_GIDS];       /* members that have sent their clock since the start */
     /* private to region_site.c and site_tables.c */
     struct region *region;
     struct site_tables tables;
@@ -90,7 +90,7 @@ struct region_site {
     bool state_logged;    /* … and to be in the log, too: it is more than what effects say */
     struct region_site_was was;
     u64 becoming;  /* the stamp of the effect that keys become that were here before; 0: none do */
-    bool behind;   /* what it starts from may be older than what has been sent */
+    bool behind;   /* its state may be older than the effects it has sent */
     bool marked;   /* follows: the log says so (ROW_FOLLOWS) */
     bool mismatch; /* a full sync brought the data of another site, or of none */
     struct site_clock *reloading; /* the clock before; NULL: it is not */
@@ -154,7 +154,7 @@ static inline bool region_site_may_take(const struct region *r, const struct sit
     return LIKELY(!r->site->capture.site.doubt) || region_site_may_take_in_doubt(r, l);
 }
 
-/* Whether the doubt lasts until this member has told its clock. */
+/* Whether the doubt lasts until this member has sent its clock. */
 static inline bool region_site_waits_for(const struct region *r, u8 gid)
 {
     const struct site *s = &r->site->capture.site;

@@ -7,7 +7,7 @@
 /* When it starts: whether it may have sent more than it remembers. */
 bool site_in_doubt(const struct region_site *rs);
 void site_set_doubt(struct region_site *rs, bool on);
-/* Something has come that may change it. In the open transaction. */
+/* Call it when something has arrived that may end the doubt, in the open transaction. */
 void site_look_at_doubt(struct region_site *rs);
 
 #endif

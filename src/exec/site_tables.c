@@ -326,7 +326,7 @@ static bool told_rows_del(struct engine *e, struct key_ref *ref, bytes row)
     return own_ops(e)->rows.del(e, ref, row);
 }
 
-/* The last id follows from what is added, unless it was set, or set back. */
+/* The last id follows from the added entries, unless it was set explicitly. */
 static void told_rows_set_head(struct engine *e, struct key_ref *ref, bytes head, u64 size)
 {
     struct stream_id was = xstream_head_last(own_ops(e)->rows.head(e, ref)), is = xstream_head_last(head);

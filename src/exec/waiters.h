@@ -50,7 +50,7 @@ struct waiter *waiters_add(struct region *r, u32 db, struct waiting *what, void 
 /* Removes it from all queues, and frees it with w->what. */
 void waiters_remove(struct waiter *w);
 
-/* Its keys are in another region now. Returns what it is there. */
+/* Its keys are in another region now. Returns the waiter there. */
 struct waiter *waiters_move(struct waiter *w, struct region *to);
 
 /* Offers the ready keys of a region (node.keys_ready counts those of all regions) to their waiters, until no

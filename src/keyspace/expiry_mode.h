@@ -27,18 +27,19 @@
  *   (3) On a writable replica, so that a write never adds to a dead value. Other dead keys wait for the
  *       primary's DEL.
  *
- *   (4) The clock is the stamp of the last entry that was applied, the same on every member at the same place
- *       of the log. What is dead by it is dead for all later entries, so each member deletes it by itself,
- *       whenever it likes, and nothing is written to the journal for it. A leader that evaluates a request
- *       may be ahead of the clock: what it found dead then is in keyspace.found_dead_ms.
+ *   (4) The clock is the stamp of the last applied entry, the same on every member at the same place of the
+ *       log. Keys that are dead by it are dead for all later entries, so each member deletes them by itself
+ *       at any time, and journals nothing for it. A leader that evaluates a request may be ahead of the
+ *       clock: keyspace.found_dead_ms records what it found dead then.
  *
- *   (5) With expiry-stream every death is reported once, whichever member leads. So the deletion is an effect
- *       in the log, together with the stream's entry, and no member deletes what was not reported.
+ *   (5) With expiry-stream every expired key is reported exactly once, whichever member leads. So the
+ *       deletion is an effect in the log, together with the stream's entry, and no member deletes unreported
+ *       keys.
  *
- *   (6) The time is the later of the wall clock and of the stamps of other sites. What a command or the cycle
- *       deletes is an effect that ends what this site has seen. The cycle deletes at once what this site
- *       wrote last, and after a delay what others did, if they have not (exec/region_site.h). Evicting
- *       would delete a key everywhere because one site lacks memory: at the limit a site refuses writes.
+ *   (6) The time is the later of the wall clock and the stamps of other sites. Deleting a dead key is an
+ *       effect, which ends only what this site has seen. The cycle deletes at once keys that this site wrote
+ *       last, and after a delay keys of other sites, if these have not (exec/region_site.h). Evicting would
+ *       delete a key at all sites because one of them lacks memory: at the limit a site refuses writes.
  *
  * Compactions delete dead keys only where no expiry has to be reported: engine.report_expiry.
  */
@@ -79,7 +80,7 @@ static inline bool expiry_cycles(enum expiry_mode m)
     return m == EXPIRY_ACTIVE || m == EXPIRY_SITE || expiry_of_group(m);
 }
 
-/* Whether deleting a dead key is an effect that others have to be told. */
+/* Whether deleting a dead key is an effect that must be sent to others. */
 static inline bool expiry_is_recorded(enum expiry_mode m) { return m != EXPIRY_RAFT; }
 
 /* Whether a command that only reads deletes the dead keys it finds; one that writes always does. */

@@ -121,7 +121,7 @@ static bool read_key(struct rdb_loader *l, u8 type)
     return true;
 }
 
-/* -- what comes before a key ------------------------------------------------------------------- */
+/* -- before a key ------------------------------------------------------------------------------- */
 
 static bool read_deadline(struct rdb_loader *l, u64 unit_ms)
 {

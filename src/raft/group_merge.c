@@ -3,7 +3,7 @@
 #include "raft/merge.h"
 #include "raft/split.h"
 
-/* ---- What is void. */
+/* ---- Void entries. */
 
 static bool group_is_void_split(const struct group *g, bytes payload)
 {

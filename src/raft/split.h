@@ -1,6 +1,6 @@
-/* A split takes the upper slots of a region away and makes a region of them. It is an entry of the parent's
- * log (RAFT_KIND_SPLIT), so that every member of the parent makes the same child at the same index. What it
- * does is rule 10 of raft/group.h. The payload, little-endian:
+/* A split makes a new region of the upper slots of a region. It is an entry of the parent's log
+ * (RAFT_KIND_SPLIT), so that every member of the parent creates the same child at the same index, by rule 10
+ * of raft/group.h. The payload, little-endian:
  *
  *     0              8            10
  *     | child's id   | its first slot | */
