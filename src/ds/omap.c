@@ -2,7 +2,7 @@
  *
  * Invariants:
  * (1) Names ascend strictly through all leaves, and no leaf is empty.
- * (2) A leaf exceeds OMAP_BLOB_MAX only if it has a single row.
+ * (2) A leaf exceeds leaf_bytes only if it has a single row.
  * (3) Of two neighbours at least one is more than half full, unless they would not fit into one leaf.
  * (4) blob_memory is the sum of the blobs' memory: every change of a blob is between omap_edit_begin and
  *     omap_edit_end.
@@ -87,7 +87,7 @@ static void leaf_drop(struct omap *o, struct omap_leaf *l)
 static bool leaf_put(struct omap *o, struct omap_leaf *l, u32 at, bool replace, bytes name, bytes value)
 {
     omap_edit_begin(o, l);
-    bool room = omap_blob_put(&l->blob, at, replace, name, value);
+    bool room = omap_blob_put(&l->blob, o->leaf_bytes, at, replace, name, value);
     omap_edit_end(o, l);
     return room;
 }
@@ -104,19 +104,23 @@ static void leaf_cut(struct omap *o, struct omap_leaf *l, u32 at, u32 rows)
 static struct omap_leaf *leaf_split(struct omap *o, struct omap_leaf *l, u32 at)
 {
     struct omap_leaf *after = l;
-    for (u32 next = at; next != PACKED_END;) after = leaf_add(o, after, omap_blob_new_from(l->blob, &next));
+    for (u32 next = at; next != PACKED_END;)
+        after = leaf_add(o, after, omap_blob_new_from(l->blob, o->leaf_bytes, &next));
     leaf_cut(o, l, at, UINT32_MAX);
     return omap_next_of(l);
 }
 
-static bool omap_is_small(const struct omap_leaf *l) { return packed_bytes(l->blob) <= OMAP_BLOB_MAX / 2; }
+static bool omap_is_small(const struct omap *o, const struct omap_leaf *l)
+{
+    return packed_bytes(l->blob) <= o->leaf_bytes / 2;
+}
 
 /* Moves the rows of the right leaf into the left one, if all fit. */
 static void omap_join(struct omap *o, struct omap_leaf *left, struct omap_leaf *right)
 {
     u32 at = omap_blob_first(right->blob);
     packed *both = packed_copy(left->blob);
-    omap_blob_append(&both, right->blob, &at);
+    omap_blob_append(&both, o->leaf_bytes, right->blob, &at);
     if (at != PACKED_END) {
         packed_free(both);
         return;
@@ -131,10 +135,10 @@ static void omap_join(struct omap *o, struct omap_leaf *left, struct omap_leaf *
 /* Restores invariant (3) around a leaf that shrank or got a new neighbour. */
 static void omap_merge_small(struct omap *o, struct omap_leaf *l)
 {
-    if (!omap_is_small(l)) return;
+    if (!omap_is_small(o, l)) return;
     struct omap_leaf *prev = omap_prev_of(l), *next = omap_next_of(l);
-    if (next && omap_is_small(next)) omap_join(o, l, next);
-    if (prev && omap_is_small(l) && omap_is_small(prev)) omap_join(o, prev, l);
+    if (next && omap_is_small(o, next)) omap_join(o, l, next);
+    if (prev && omap_is_small(o, l) && omap_is_small(o, prev)) omap_join(o, prev, l);
 }
 
 /* Erases rows from `at` on, and the leaf if it becomes empty. */
@@ -269,11 +273,14 @@ void omap_read(const struct omap_pos *pos, struct omap_row *row)
 
 /* -- as a whole ---------------------------------------------------------------------------- */
 
-void omap_init(struct omap *o) { *o = (struct omap){.tree.keyed = true}; }
+void omap_init(struct omap *o, u32 leaf_bytes)
+{
+    *o = (struct omap){.tree.keyed = true, .leaf_bytes = leaf_bytes};
+}
 
 void omap_copy(struct omap *to, const struct omap *from)
 {
-    omap_init(to);
+    omap_init(to, from->leaf_bytes);
     for (struct ctree_leaf *link = from->tree.head; link; link = link->next)
         leaf_add(to, omap_leaf_of(to->tree.tail), packed_copy(omap_leaf_of(link)->blob));
 }
@@ -324,7 +331,7 @@ void omap_check(const struct omap *o)
         const packed *blob = ((const struct omap_leaf *)link)->blob;
         packed_check(blob);
         CHECK(omap_blob_rows(blob) >= 1);
-        CHECK(omap_blob_rows(blob) == 1 || packed_bytes(blob) <= OMAP_BLOB_MAX);
+        CHECK(omap_blob_rows(blob) == 1 || packed_bytes(blob) <= o->leaf_bytes);
         memory += packed_memory(blob);
     }
     CHECK(memory == o->blob_memory);

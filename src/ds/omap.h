@@ -1,7 +1,8 @@
 /* An ordered map from byte strings (names) to byte strings (values), in memcmp order, a prefix before its
  * extensions. It holds the rows of a stream.
  *
- * Rows are packed into leaves of about 2 KB. A leaf stores only how a row differs from the leaf's model row,
+ * Rows are packed into leaves of up to `leaf_bytes`: larger ones take less memory, smaller ones less time. A
+ * leaf stores only how a row differs from the leaf's model row,
  * so that increasing names and values with a common prefix take little space. Appending at the end is O(1)
  * amortized, finding O(log n) plus a walk inside one leaf, erasing a range O(leaves).
  *
@@ -16,6 +17,7 @@
 struct omap {
     struct ctree tree; /* each leaf counts as one entry */
     size_t blob_memory; /* allocated by all leaves' blobs */
+    u32 leaf_bytes;     /* maximum size of a leaf with more than one row */
 };
 
 #define OMAP_MASKED_MAX 64 /* length up to which a name is stored as a mask and the differing bytes */
@@ -34,7 +36,8 @@ static inline size_t omap_value_size(const struct omap_row *r) { return r->value
 char *omap_join_name(const struct omap_row *r, char *to);
 char *omap_join_value(const struct omap_row *r, char *to);
 
-void omap_init(struct omap *o);
+#define OMAP_LEAF 2048 /* for what is mostly appended and read in order */
+void omap_init(struct omap *o, u32 leaf_bytes);
 void omap_copy(struct omap *to, const struct omap *from); /* `to` is not initialized */
 void omap_release(struct omap *o);                        /* frees all rows, leaves an empty map */
 bool omap_release_some(struct omap *o, u32 max_leaves);   /* from the front; true when the map is empty */

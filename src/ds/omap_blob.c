@@ -208,12 +208,12 @@ static bytes row_encode(const packed *b, bytes name, bytes value, struct scratch
     return bytes_of(s->p, (size_t)(p - s->p));
 }
 
-bool omap_blob_put(packed **b, u32 at, bool replace, bytes name, bytes value)
+bool omap_blob_put(packed **b, u32 max, u32 at, bool replace, bytes name, bytes value)
 {
     struct scratch s;
     bytes row = row_encode(*b, name, value, &s);
     size_t old = replace ? packed_cost(packed_get(*b, at).n) : 0;
-    bool room = packed_bytes(*b) - old + packed_cost(row.n) <= OMAP_BLOB_MAX || omap_blob_rows(*b) == replace;
+    bool room = packed_bytes(*b) - old + packed_cost(row.n) <= max || omap_blob_rows(*b) == replace;
     if (room) *b = replace ? packed_replace(*b, at, row) : packed_insert(*b, at, row);
     scratch_close(&s);
     return room;
@@ -227,12 +227,12 @@ packed *omap_blob_new(bytes name, bytes value)
     text[0] = (char)n.n;
     char *end = omap_blob_write(omap_blob_write(text + 1, n), bytes_of(value.p, shared));
     packed *b = packed_insert(packed_new(), PACKED_END, bytes_of(text, (size_t)(end - text)));
-    CHECK(omap_blob_put(&b, PACKED_END, false, name, value));
+    CHECK(omap_blob_put(&b, 0, PACKED_END, false, name, value));
     return b;
 }
 
 /* Appends the row at `at` of another blob if there is room. Creates the blob if *b is NULL. */
-static bool append_row(packed **b, const packed *from, u32 at)
+static bool append_row(packed **b, u32 max, const packed *from, u32 at)
 {
     struct omap_row row;
     struct scratch s;
@@ -241,20 +241,20 @@ static bool append_row(packed **b, const packed *from, u32 at)
     omap_join_value(&row, omap_join_name(&row, p));
     bytes name = bytes_of(p, omap_name_size(&row)), value = bytes_of(p + name.n, omap_value_size(&row));
     bool room = true;
-    if (*b) room = omap_blob_put(b, PACKED_END, false, name, value);
+    if (*b) room = omap_blob_put(b, max, PACKED_END, false, name, value);
     else *b = omap_blob_new(name, value);
     scratch_close(&s);
     return room;
 }
 
-void omap_blob_append(packed **b, const packed *from, u32 *at)
+void omap_blob_append(packed **b, u32 max, const packed *from, u32 *at)
 {
-    while (*at != PACKED_END && append_row(b, from, *at)) *at = packed_next(from, *at);
+    while (*at != PACKED_END && append_row(b, max, from, *at)) *at = packed_next(from, *at);
 }
 
-packed *omap_blob_new_from(const packed *from, u32 *at)
+packed *omap_blob_new_from(const packed *from, u32 max, u32 *at)
 {
     packed *b = NULL;
-    omap_blob_append(&b, from, at);
+    omap_blob_append(&b, max, from, at);
     return b;
 }

@@ -7,8 +7,6 @@
 #include "ds/omap.h"
 #include "ds/packed.h"
 
-#define OMAP_BLOB_MAX 2048 /* maximum size of a blob with more than one row */
-
 packed *omap_blob_new(bytes name, bytes value); /* with that row */
 
 /* Positions are those of packed.h. Element 0 is the model, the others are the rows. */
@@ -25,13 +23,13 @@ int omap_blob_cmp(const packed *b, u32 at, bytes name); /* compares the row's na
 /* The first row >= name; PACKED_END: none. */
 u32 omap_blob_find(const packed *b, bytes name, bool *equal);
 
-/* Inserts a row before the one at `at`, or, with `replace`, replaces that one. False: there is no room, and
- * nothing has changed. A single row always has room. */
-bool omap_blob_put(packed **b, u32 at, bool replace, bytes name, bytes value);
+/* Inserts a row before the one at `at`, or, with `replace`, replaces that one. False: there is no room in
+ * `max` bytes, and nothing has changed. A single row always has room. */
+bool omap_blob_put(packed **b, u32 max, u32 at, bool replace, bytes name, bytes value);
 
 /* Appends rows of another blob from *at on while there is room. Sets *at to the first row that was not
  * appended. */
-void omap_blob_append(packed **b, const packed *from, u32 *at);
-packed *omap_blob_new_from(const packed *from, u32 *at); /* the same into a new blob */
+void omap_blob_append(packed **b, u32 max, const packed *from, u32 *at);
+packed *omap_blob_new_from(const packed *from, u32 max, u32 *at); /* the same into a new blob */
 
 #endif

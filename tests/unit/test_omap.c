@@ -239,12 +239,12 @@ static void copy_and_drain(struct omap *o, struct model *m)
     model_erase(m, 0, m->n);
 }
 
-static void run(u64 seed, enum kind kind)
+static void run(u64 seed, enum kind kind, u32 leaf_bytes)
 {
     static struct model m;
     struct omap o;
     rng = seed;
-    omap_init(&o);
+    omap_init(&o, leaf_bytes);
     for (u32 i = 0; i < 20000; i++) {
         step(&o, &m, kind);
         if (i % 16 == 0) omap_check(&o);
@@ -257,9 +257,11 @@ static void run(u64 seed, enum kind kind)
 static void test_random(void **state)
 {
     (void)state;
-    run(1, COUNTING);
-    run(2, SHORT);
-    run(3, MIXED);
+    run(1, COUNTING, OMAP_LEAF);
+    run(2, SHORT, OMAP_LEAF);
+    run(3, MIXED, OMAP_LEAF);
+    run(4, SHORT, 512);
+    run(5, MIXED, 512);
 }
 
 static void test_empty(void **state)
@@ -268,7 +270,7 @@ static void test_empty(void **state)
     struct omap o;
     struct omap_pos pos;
     struct omap_row row;
-    omap_init(&o);
+    omap_init(&o, OMAP_LEAF);
     assert_int_equal(omap_memory(&o), 0);
     assert_false(omap_del(&o, BYTES_LIT("a")));
     assert_false(omap_get(&o, BYTES_LIT("a"), &row));
@@ -290,7 +292,7 @@ static void test_log(void **state)
     (void)state;
     struct omap o;
     char name[COUNTED], to[COUNTED];
-    omap_init(&o);
+    omap_init(&o, OMAP_LEAF);
     for (u32 i = 0; i < 100000; i++)
         omap_put(&o, bytes_of(name, counted_name(name, i)), BYTES_LIT("name field another value"));
     omap_check(&o);
@@ -308,7 +310,7 @@ static void test_logs_side_by_side(void **state)
     (void)state;
     struct omap o;
     char name[1 + COUNTED];
-    omap_init(&o);
+    omap_init(&o, OMAP_LEAF);
     for (u32 i = 0; i < 30000; i++) {
         name[0] = (char)('a' + i % 3);
         omap_put(&o, bytes_of(name, 1 + counted_name(name + 1, i / 3)), BYTES_LIT("value"));

@@ -18,6 +18,7 @@
 #define IN_ROWS 0xff
 #define HEAD_INLINE (ENTRY_PREFIX - 1)
 #define BLOB_MAX 1024
+#define LEAF_BYTES 512 /* of the rows: they are found by name, in no order */
 
 /* -- the prefix -------------------------------------------------------------------------------- */
 
@@ -59,7 +60,7 @@ static packed *blob_with_head(bytes head) { return packed_insert(packed_new(), P
 static void blob_to_rows(char *prefix)
 {
     packed *b = mem_companion_object(prefix);
-    struct mem_rows *r = mem_rows_new();
+    struct mem_rows *r = mem_rows_new(LEAF_BYTES);
     mem_rows_set_head(r, mem_companion_head(prefix));
     u32 at = packed_next(b, packed_first(b));
     while (at != PACKED_END) {

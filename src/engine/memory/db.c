@@ -48,7 +48,7 @@ static struct entry *mem_entry_created(bytes key, enum value_type type)
 {
     if (type == TYPE_STREAM) {
         struct entry *entry = entry_new(key, type, FORM_POINTER, false, sizeof(void *));
-        entry_set_object(entry, mem_rows_new());
+        entry_set_object(entry, mem_rows_new(OMAP_LEAF));
         return entry;
     }
     if (type == TYPE_SET) {

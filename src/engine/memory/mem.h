@@ -181,7 +181,7 @@ struct mem_rows {
     char *head;
     u32 head_bytes;
 };
-struct mem_rows *mem_rows_new(void);
+struct mem_rows *mem_rows_new(u32 leaf_bytes);
 struct mem_rows *mem_rows_copy(const struct mem_rows *);
 bool mem_rows_free_some(struct mem_rows *, u32 units);
 size_t mem_rows_memory(const struct mem_rows *);

@@ -6,10 +6,10 @@
 
 static struct mem_rows *rows_of(const struct key_ref *ref) { return entry_object(ref->entry); }
 
-struct mem_rows *mem_rows_new(void)
+struct mem_rows *mem_rows_new(u32 leaf_bytes)
 {
     struct mem_rows *r = mem_zalloc(sizeof *r);
-    omap_init(&r->map);
+    omap_init(&r->map, leaf_bytes);
     return r;
 }
 
