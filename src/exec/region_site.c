@@ -67,12 +67,6 @@ static void site_take_back(struct region_site *rs)
 
 /* -- effects --------------------------------------------------------------------------------------- */
 
-/* Before each effect in `made`. */
-struct made_head {
-    struct site_dot dot;
-    size_t n;
-};
-
 static bool effect_is_of_members(const struct site_effect *e)
 {
     enum site_op op = e->moves.n ? site_first_op(e->moves) : 0;
@@ -83,23 +77,12 @@ static bool effect_is_of_members(const struct site_effect *e)
 static void region_site_emit(void *arg, const struct site_effect *e)
 {
     struct region_site *rs = arg;
-    struct made_head head = {e->dot, e->all.n};
-    buf_append(&rs->made, &head, sizeof head);
-    buf_append_bytes(&rs->made, e->all);
+    site_backlog_gather(&rs->made, e->dot, e->all);
     if (journal_wanted(&rs->region->journal)) site_log_applied(&rs->log, e->dot, e->stamp);
     else journal_changed(&rs->region->journal);
     rs->emitted++;
     rs->state_changed = true;
     rs->state_logged |= effect_is_of_members(e);
-}
-
-static void made_publish(struct region_site *rs)
-{
-    struct made_head head;
-    for (size_t at = 0; at < rs->made.n; at += sizeof head + head.n) {
-        memcpy(&head, rs->made.p + at, sizeof head);
-        site_backlog_add(&rs->backlog, head.dot, bytes_of(rs->made.p + at + sizeof head, head.n));
-    }
 }
 
 /* -- a tick ---------------------------------------------------------------------------------------- */
@@ -152,7 +135,7 @@ void region_site_settle(struct region *r, bool kept)
     struct region_site *rs = r->site;
     bool changed = rs->state_changed;
     if (kept) {
-        made_publish(rs);
+        site_backlog_add(&rs->backlog, &rs->made);
         rs->state_changed = false;
     } else {
         if (!rs->follows) site_capture_end(&rs->capture); /* what it has begun is dropped */

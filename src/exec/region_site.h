@@ -80,7 +80,7 @@ struct region_site {
     struct region *region;
     struct site_tables tables;
     struct site_log log;      /* of the open record */
-    struct buf made;          /* effects of the open transaction: a made_head and the bytes of each */
+    struct buf made;          /* effects of the open transaction: site_backlog_gather() */
     struct site_saved *saved; /* the site as of the last commit, if `saving`: since a tick began, or longer */
     bool saving;
     u64 emitted, entered; /* effects that were emitted; region_site_enter: the position without them … */

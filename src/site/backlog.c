@@ -4,7 +4,14 @@
 
 struct site_backlog_item {
     struct site_dot dot;
-    struct buf raw;
+    bytes raw;
+    char *batch; /* the memory of this one and of those before it, if it is the last of its batch; or NULL */
+};
+
+/* Before each effect in a batch. */
+struct backlog_head {
+    struct site_dot dot;
+    size_t n;
 };
 
 void site_backlog_init(struct site_backlog *b, size_t limit, const struct site_clock *now)
@@ -22,7 +29,7 @@ static void backlog_drop_first(struct site_backlog *b)
     struct site_backlog_item *item = backlog_at(b, 0);
     b->bytes -= item->raw.n;
     b->from.seq[item->dot.gid] = MAX(b->from.seq[item->dot.gid], item->dot.seq);
-    buf_release(&item->raw);
+    mem_free(item->batch);
     b->first = (b->first + 1) % b->room;
     b->n--;
     b->number++;
@@ -46,13 +53,29 @@ static void backlog_grow(struct site_backlog *b)
     b->first = 0;
 }
 
-void site_backlog_add(struct site_backlog *b, struct site_dot dot, bytes raw)
+void site_backlog_gather(struct buf *batch, struct site_dot dot, bytes raw)
 {
-    if (b->n == b->room) backlog_grow(b);
-    struct site_backlog_item *item = backlog_at(b, b->n++);
-    *item = (struct site_backlog_item){.dot = dot};
-    buf_append_bytes(&item->raw, raw);
-    b->bytes += raw.n;
+    struct backlog_head head = {dot, raw.n};
+    buf_reserve(batch, sizeof head + raw.n);
+    buf_append(batch, &head, sizeof head);
+    buf_append_bytes(batch, raw);
+}
+
+void site_backlog_add(struct site_backlog *b, struct buf *batch)
+{
+    struct site_backlog_item *item = NULL;
+    struct backlog_head head;
+    if (batch->n == 0) return;
+    if (batch->cap - batch->n > batch->n / 4) buf_trim(batch);
+    for (size_t at = 0; at < batch->n; at += sizeof head + head.n) {
+        memcpy(&head, batch->p + at, sizeof head);
+        if (b->n == b->room) backlog_grow(b);
+        item = backlog_at(b, b->n++);
+        *item = (struct site_backlog_item){head.dot, bytes_of(batch->p + at + sizeof head, head.n), NULL};
+        b->bytes += head.n;
+    }
+    item->batch = batch->p;
+    *batch = (struct buf){0};
     while (b->bytes > b->limit && b->n > 1) backlog_drop_first(b);
 }
 
@@ -75,7 +98,7 @@ bool site_backlog_next(const struct site_backlog *b, const struct site_clock *cl
     for (; !*lost && *number < b->number + b->n; ++*number) {
         const struct site_backlog_item *item = backlog_at(b, (u32)(*number - b->number));
         if (site_covers(clock, item->dot)) continue;
-        *raw = buf_bytes(&item->raw);
+        *raw = item->raw;
         ++*number;
         return true;
     }

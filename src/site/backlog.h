@@ -15,8 +15,10 @@ struct site_backlog {
 
 void site_backlog_init(struct site_backlog *b, size_t limit, const struct site_clock *now);
 void site_backlog_release(struct site_backlog *b);
-/* An effect, with its bytes; drops the oldest beyond the limit. */
-void site_backlog_add(struct site_backlog *b, struct site_dot dot, bytes raw);
+/* Effects of a transaction are gathered in a buffer, and belong to the backlog when it is committed: they are
+ * copied once. The oldest beyond the limit are dropped. */
+void site_backlog_gather(struct buf *batch, struct site_dot dot, bytes raw);
+void site_backlog_add(struct site_backlog *b, struct buf *batch); /* takes the buffer's memory */
 void site_backlog_gap(struct site_backlog *b,
                       const struct site_clock *now); /* a full sync: effects never came */
 

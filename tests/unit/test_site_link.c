@@ -51,7 +51,12 @@ static struct world {
     i64 now_ms;
 } * w;
 
-static void to_backlog(void *arg, const struct site_effect *e) { site_backlog_add(arg, e->dot, e->all); }
+static void to_backlog(void *arg, const struct site_effect *e)
+{
+    struct buf batch = {0};
+    site_backlog_gather(&batch, e->dot, e->all);
+    site_backlog_add(arg, &batch);
+}
 
 static void world_new(size_t backlog)
 {
