@@ -13,6 +13,7 @@
 struct site_saved {
     struct site_clock clock;
     u64 position;
+    u32 gids; /* of these arrays so much is used */
     struct site_member members[SITE_GIDS];
     u64 fence[SITE_GIDS];
     bool fenced[SITE_GIDS];
@@ -25,14 +26,16 @@ struct site_saved {
 static void site_save_once(struct region_site *rs)
 {
     const struct site *s = &rs->capture.site;
+    u32 n = s->gids;
     if (rs->saving) return;
     if (!rs->saved) rs->saved = mem_alloc(sizeof *rs->saved);
     struct site_saved *to = rs->saved;
-    to->clock = s->clock;
+    to->gids = n;
+    memcpy(to->clock.seq, s->clock.seq, n * sizeof *s->clock.seq);
     to->position = s->position;
-    memcpy(to->members, s->members, sizeof to->members);
-    memcpy(to->fence, s->fence, sizeof to->fence);
-    memcpy(to->fenced, s->fenced, sizeof to->fenced);
+    memcpy(to->members, s->members, n * sizeof *s->members);
+    memcpy(to->fence, s->fence, n * sizeof *s->fence);
+    memcpy(to->fenced, s->fenced, n * sizeof *s->fenced);
     to->n_trail = s->n_trail;
     to->last = s->n_trail ? s->trail[s->n_trail - 1] : (struct site_step){0};
     rs->saving = true;
@@ -46,6 +49,7 @@ static void saved_trail_back(struct site *s, const struct site_saved *from)
     bool same = n <= s->n_trail && (n == 0 || (s->trail[n - 1].position == from->last.position &&
                                                site_dot_eq(s->trail[n - 1].dot, from->last.dot)));
     s->n_trail = same ? n : 0;
+    s->n_everywhere = 0;
     for (u32 g = 1; g < SITE_GIDS && !same; g++)
         if (s->clock.seq[g]) site_add_step(s, (struct site_step){1, {s->clock.seq[g], (u8)g}});
 }
@@ -54,11 +58,16 @@ static void site_take_back(struct region_site *rs)
 {
     struct site *s = &rs->capture.site;
     const struct site_saved *from = rs->saved;
-    s->clock = from->clock;
+    u32 n = from->gids;
+    memset(&s->clock, 0, sizeof s->clock);
+    memset(s->members, 0, sizeof s->members);
+    memset(s->fence, 0, sizeof s->fence);
+    memset(s->fenced, 0, sizeof s->fenced);
+    memcpy(s->clock.seq, from->clock.seq, n * sizeof *s->clock.seq);
+    memcpy(s->members, from->members, n * sizeof *s->members);
+    memcpy(s->fence, from->fence, n * sizeof *s->fence);
+    memcpy(s->fenced, from->fenced, n * sizeof *s->fenced);
     s->position = from->position;
-    memcpy(s->members, from->members, sizeof from->members);
-    memcpy(s->fence, from->fence, sizeof from->fence);
-    memcpy(s->fenced, from->fenced, sizeof from->fenced);
     saved_trail_back(s, from);
     buf_clear(&s->moves);
     buf_clear(&s->recent);

@@ -293,6 +293,8 @@ static void apply_flush(struct apply *a, const struct site_move *m)
 static void apply_member(struct apply *a, const struct site_move *m)
 {
     struct site *s = a->s;
+    site_know(s, m->gid);
+    s->n_everywhere = 0;
     s->members[m->gid] = (struct site_member){m->op == MOVE_JOIN, a->e->dot};
     if (m->op == MOVE_JOIN) return;
     if (s->acks[m->gid]) memset(s->acks[m->gid], 0, sizeof *s->acks[m->gid]);

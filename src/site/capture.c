@@ -52,7 +52,7 @@ static void capture_refresh(struct site_capture *c)
     buf_clear(&c->before);
     buf_clear(&c->after);
     c->others = 0;
-    for (u32 g = 1; g < SITE_GIDS; g++) {
+    for (u32 g = 1; g < s->gids; g++) {
         if (g == s->gid || s->clock.seq[g] == 0) continue;
         site_put_dot(g < s->gid ? &c->before : &c->after, (struct site_dot){s->clock.seq[g], (u8)g});
         c->others++;

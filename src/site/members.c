@@ -7,7 +7,11 @@
 
 void site_found(struct site *s, const u8 *gids, u32 n)
 {
-    for (u32 i = 0; i < n; i++) s->members[gids[i]] = (struct site_member){true, {0, gids[i]}};
+    for (u32 i = 0; i < n; i++) {
+        site_know(s, gids[i]);
+        s->members[gids[i]] = (struct site_member){true, {0, gids[i]}};
+    }
+    s->n_everywhere = 0;
 }
 
 void site_admit(struct site *s, u8 gid)
@@ -43,6 +47,7 @@ bool site_may_start(const struct site *s, u8 gid)
 
 void site_fence(struct site *s, u8 gid, u64 seq)
 {
+    site_know(s, gid);
     s->fenced[gid] = true;
     s->fence[gid] = seq;
 }
@@ -83,6 +88,7 @@ void site_hear(struct site *s, u8 gid, const struct site_clock *clock)
 {
     if (!s->members[gid].in || gid == s->gid) return;
     if (s->clock.seq[gid] < clock->seq[gid] && !PLANTED_SITE(s, PLANT_EARLY_CLOCK)) return;
+    site_know(s, gid);
     if (!s->acks[gid]) s->acks[gid] = mem_zalloc(sizeof *clock);
     site_clock_join(s->acks[gid], clock);
 }
@@ -104,6 +110,7 @@ static void site_shorten_trail(struct site *s)
         if (most.seq[g]) s->trail[n++] = (struct site_step){first, {most.seq[g], (u8)g}};
     memmove(&s->trail[n], &s->trail[half], (s->n_trail - half) * sizeof *s->trail);
     s->n_trail -= half - n;
+    s->n_everywhere = 0;
 }
 
 void site_add_step(struct site *s, struct site_step step)
@@ -118,6 +125,7 @@ void site_add_step(struct site *s, struct site_step step)
 
 void site_note_applied(struct site *s, struct site_dot dot)
 {
+    site_know(s, dot.gid);
     s->position += dot.seq - s->clock.seq[dot.gid];
     s->clock.seq[dot.gid] = dot.seq;
     site_add_step(s, (struct site_step){s->position, dot});
@@ -129,28 +137,32 @@ void site_note_merged(struct site *s, const struct site_clock *theirs)
     site_clock_join(&s->clock, theirs);
     s->position = site_clock_sum(&s->clock);
     for (u32 g = 1; g < SITE_GIDS; g++)
-        if (s->clock.seq[g] > before.seq[g])
+        if (s->clock.seq[g] > before.seq[g]) {
+            site_know(s, (u8)g);
             site_add_step(s, (struct site_step){s->position, {s->clock.seq[g], (u8)g}});
+        }
 }
 
 /* The effects that all other members are known to have. False: a member has not sent its clock yet. */
 static bool site_least_acked(const struct site *s, struct site_clock *least)
 {
-    memset(least, 0xff, sizeof *least);
-    for (u32 g = 1; g < SITE_GIDS; g++) {
+    memset(least, 0xff, s->gids * sizeof *least->seq);
+    for (u32 g = 1; g < s->gids; g++) {
         if (!s->members[g].in || g == s->gid) continue;
         if (!s->acks[g]) return false;
-        for (u32 i = 0; i < SITE_GIDS; i++) least->seq[i] = MIN(least->seq[i], s->acks[g]->seq[i]);
+        for (u32 i = 0; i < s->gids; i++) least->seq[i] = MIN(least->seq[i], s->acks[g]->seq[i]);
     }
     return true;
 }
 
+/* What a member has only grows. */
 void site_find_stable(struct site *s)
 {
     struct site_clock least;
-    u32 i = 0;
-    if (!site_least_acked(s, &least)) memset(&least, 0, sizeof least);
+    bool all = site_least_acked(s, &least);
+    u32 i = all ? s->n_everywhere : 0;
     if (PLANTED_SITE(s, PLANT_EARLY_GARBAGE)) i = s->n_trail;
-    while (i < s->n_trail && site_covers(&least, s->trail[i].dot)) i++;
+    while (all && i < s->n_trail && site_covers(&least, s->trail[i].dot)) i++;
+    s->n_everywhere = i;
     s->stable = i < s->n_trail ? s->trail[i].position - 1 : s->position;
 }

@@ -65,12 +65,14 @@ struct site {
     u64 hlc;
     struct site_clock clock;
     u64 position;
+    u32 gids; /* nothing is known of this gid and those after it: no clock, member, fence or ack */
     struct site_member members[SITE_GIDS];
     u64 fence[SITE_GIDS]; /* effects of an evicted site after this one are not applied */
     bool fenced[SITE_GIDS];
     struct site_clock *acks[SITE_GIDS]; /* the latest clock that each member has sent us; NULL: none */
     struct site_step *trail;            /* in order of positions */
     u32 n_trail, room_trail;
+    u32 n_everywhere; /* steps at its start that all members have; 0 again when the members change */
     u64 stable; /* what came up to this position is everywhere, as of the last site_find_stable() */
     struct site_pending *pending;
     u32 n_pending, room_pending;
@@ -147,6 +149,8 @@ bool site_may_start(const struct site *s, u8 gid); /* all members know of it: it
 void site_fence(struct site *s, u8 gid, u64 seq);
 void site_evict(struct site *s, u8 gid);
 void site_hear(struct site *s, u8 gid, const struct site_clock *clock);
+/* Before anything is noted of a site. */
+static inline void site_know(struct site *s, u8 gid) { s->gids = MAX(s->gids, gid + 1u); }
 void site_note_applied(struct site *s, struct site_dot dot);
 void site_note_merged(struct site *s, const struct site_clock *theirs);
 void site_add_step(struct site *s, struct site_step step);

@@ -42,7 +42,7 @@ void site_put_state(const struct site *s, bool trail, struct buf *to)
     site_put_u64(to, (u64)s->phys_ms);
     site_put_u64(to, s->hlc);
     site_put_clock(to, &s->clock);
-    for (u32 g = 1; g < SITE_GIDS; g++) state_put_gid(s, (u8)g, to);
+    for (u32 g = 1; g < s->gids; g++) state_put_gid(s, (u8)g, to);
     site_put_u8(to, 0);
     site_put_u8(to, trail);
     if (trail) state_put_trail(s, to);
@@ -53,6 +53,7 @@ static void state_get_gids(struct site *s, struct site_reader *r)
     struct site_clock clock;
     for (u8 g; (g = site_get_u8(r)) != 0 && !r->bad;) {
         u8 flags = site_get_u8(r);
+        site_know(s, g);
         if (flags & IS_MEMBER) s->members[g] = (struct site_member){true, site_get_dot(r)};
         if (flags & IS_FENCED) site_fence(s, g, site_get_varint(r));
         if (flags & HAS_INCARNATION) s->incarnations[g] = site_get_u64(r);
@@ -91,6 +92,8 @@ bool site_get_state(struct site *s, bytes state)
     s->hlc = site_get_u64(&r);
     site_get_clock(&r, &s->clock);
     s->position = site_clock_sum(&s->clock);
+    for (u32 g = 1; g < SITE_GIDS; g++)
+        if (s->clock.seq[g]) site_know(s, (u8)g);
     state_get_gids(s, &r);
     if (site_get_u8(&r)) state_get_trail(s, &r);
     else state_rough_trail(s);

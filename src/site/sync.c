@@ -409,6 +409,7 @@ void site_merge_key(struct site *s, struct site_merge *m, u32 db, bytes name, by
 static void merge_members(struct site *s, const struct site_merge *m)
 {
     bool first = s->position == 0;
+    s->n_everywhere = 0;
     for (u32 g = 1; g < SITE_GIDS; g++) {
         struct site_member *a = &s->members[g];
         const struct site_member *b = &m->members[g];
@@ -416,6 +417,7 @@ static void merge_members(struct site *s, const struct site_merge *m)
         if (m->fenced[g] && s->acks[g]) memset(s->acks[g], 0, sizeof *s->acks[g]);
         struct site_dot dot = b->in ? b->dot : a->dot;
         bool in = a->in || b->in;
+        if (b->in) site_know(s, (u8)g);
         if (in && !a->in) in = !site_covers(&s->clock, dot) || first;
         if (in && !b->in) in = !site_covers(&m->clock, dot) && !first;
         *a = (struct site_member){in, dot};
