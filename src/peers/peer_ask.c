@@ -111,11 +111,13 @@ void peer_feed(struct peer *x)
     struct peer_conn *c = x->conn;
     bool streams = x->link.state == LINK_STREAM;
     if (x->state != PEER_LINKED || x->sent || !peers_may_tell(x->of)) return;
+    peers_pace(x->of, &x->link, x->said_ms);
     if (streams && !x->out.n && !site_link_feed(&x->link, 0, &x->out)) {
         peer_close(x, x->link.why);
         return;
     }
     if (streams) peers_put_reports(x->of, &x->reports, &x->out);
+    if (x->link.clock_due) peers_feed_later(x->of);
     if (!x->out.n) return;
     x->said_ms = peers_now_ms(x->of);
     ask_flush(x);

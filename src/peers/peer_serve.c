@@ -28,9 +28,12 @@ static bytes serve_peek(struct conn_source *source)
     buf_clear(&v->piece);
     v->sent = 0;
     if (served_waits(v)) return (bytes){0};
+    peers_pace(v->of, &v->link, v->clock_ms);
     if (!site_link_feed(&v->link, SERVE_PIECE, &v->piece)) served_over(v);
     else if (v->link.state == LINK_STREAM) peers_put_reports(v->of, &v->reports, &v->piece);
+    if (v->link.clock_due) peers_feed_later(v->of);
     if (v->piece.n) v->said_ms = peers_now_ms(v->of);
+    if (v->piece.n && !v->link.clock_waits) v->clock_ms = v->said_ms;
     return buf_bytes(&v->piece);
 }
 

@@ -135,6 +135,9 @@ static bool peers_begin(struct server *s)
     struct peers *p = mem_zalloc(sizeof *p);
     struct config_site_peer peer;
     p->server = s;
+    p->later = mem_alloc(sizeof *p->later);
+    uv_timer_init(&s->loop, p->later);
+    p->later->data = p;
     p->lost = r->site->lost;
     s->peers = p;
     peers_apply_config(s);
@@ -188,6 +191,8 @@ static void peers_take_place(struct server *s)
              region_site_doubt(lone_region(s)) ? ": it waits for the clocks of all members" : "");
 }
 
+static void peers_on_closed(uv_handle_t *h) { mem_free(h); }
+
 void peers_stop(struct server *s)
 {
     struct peers *p = s->peers;
@@ -196,6 +201,7 @@ void peers_stop(struct server *s)
     while (p->list) peer_remove(p, p->list->gid);
     for (struct conn *c = s->net.conns; c; c = c->next) peers_forget(s, c);
     peers_evict_release(p);
+    uv_close((uv_handle_t *)p->later, peers_on_closed);
     buf_release(&p->count_place);
     mem_free(p);
     s->peers = NULL;
@@ -256,6 +262,12 @@ static void peers_ask_again(struct peers *p)
         if (x->state != PEER_DOWN) peer_close(x, "it has effects of an evicted site that were not taken");
 }
 
+static void peers_wake_served(const struct peers *p)
+{
+    for (struct served *v = p->served; v; v = v->next)
+        if (v->conn->source && v->link.state == LINK_STREAM) conn_wake(v->conn);
+}
+
 void peers_committed(struct server *s, bool kept)
 {
     struct peers *p = s->peers;
@@ -267,8 +279,19 @@ void peers_committed(struct server *s, bool kept)
     }
     if (!kept) return;
     if (UNLIKELY(s->repl.waiting)) wait_check(s); /* SITE WAIT */
-    for (struct served *v = p->served; v; v = v->next)
-        if (v->conn->source && v->link.state == LINK_STREAM) conn_wake(v->conn);
+    peers_wake_served(p);
+}
+
+static void peers_on_later(uv_timer_t *t)
+{
+    struct peers *p = t->data;
+    for (struct peer *x = p->list; x; x = x->next) peer_feed(x);
+    peers_wake_served(p);
+}
+
+void peers_feed_later(struct peers *p)
+{
+    if (!uv_is_active((uv_handle_t *)p->later)) uv_timer_start(p->later, peers_on_later, PEER_CLOCK_MS, 0);
 }
 
 bool peers_may_tell(const struct peers *p)

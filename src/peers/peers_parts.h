@@ -12,6 +12,7 @@
 
 #define PEER_RETRY_LEAST_MS 100
 #define PEER_HEARTBEAT_MS 1000
+#define PEER_CLOCK_MS 10 /* least time between two clocks on a link: one per tick costs as much as effects */
 #define PEER_REASON 160
 
 /* Why a link ended or was refused, for the log and SITE INFO. */
@@ -66,8 +67,8 @@ struct served {
     struct site_link link;
     struct buf piece; /* being sent … */
     size_t sent;      /* … up to here */
-    i64 heard_ms, said_ms;
-    u64 reports;  /* as peer.reports */
+    i64 heard_ms, said_ms, clock_ms; /* clock_ms: the last time that a clock could be said */
+    u64 reports;                     /* as peer.reports */
     i64 since_ms; /* wall clock */
     u64 bytes_out;
 };
@@ -80,6 +81,7 @@ struct peers {
     struct peer *merging;                  /* whose full sync is being merged; NULL: none, or … */
     struct site_link *orphan;              /* … one whose connection has ended since */
     uv_idle_t *idle;                       /* active while something is merged */
+    uv_timer_t *later;                     /* active while a link has a clock to say */
     u64 lost;                              /* of the region's, as last seen */
     bool evicting[SITE_GIDS];              /* SITE EVICT was said here */
     struct site_clock *reports[SITE_GIDS]; /* evictions that are under way: peer_evict.c */
@@ -123,6 +125,13 @@ const char *peers_deny(const struct peers *p);
 
 /* A full sync that has arrived is being merged: writes and messages of peers wait. */
 static inline bool peers_merging(const struct peers *p) { return p->merging || p->orphan; }
+
+/* Whether a link may say its clock now, given when it last did. */
+static inline void peers_pace(const struct peers *p, struct site_link *l, i64 last_ms)
+{
+    l->clock_waits = peers_now_ms(p) - last_ms < PEER_CLOCK_MS;
+}
+void peers_feed_later(struct peers *p); /* links that have a clock to say */
 
 /* -- peer_merge.c */
 void peers_merge_begin(struct peers *p, struct peer *x);

@@ -238,7 +238,9 @@ bool site_link_feed(struct site_link *l, size_t max, struct buf *out)
     if (lost) return site_link_refuse(l, "it fell behind the backlog", out);
     if (l->walk && !link_walk(l, max, out)) return false;
     bool all = !l->walk && (!l->serves || l->next == l->backlog->number + l->backlog->n);
-    if (all && memcmp(&l->said, &l->s->clock, sizeof l->said) != 0) link_put_clock(l, out);
+    bool changed = all && memcmp(&l->said, &l->s->clock, sizeof l->said) != 0;
+    l->clock_due = changed && l->clock_waits;
+    if (changed && !l->clock_waits) link_put_clock(l, out);
     return true;
 }
 

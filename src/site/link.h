@@ -47,6 +47,8 @@ struct site_link {
     u64 incarnation;          /* of the peer, once it has greeted */
     struct site_clock theirs; /* serves: what they had when they said hello */
     struct site_clock said;   /* the clock that was sent last */
+    bool clock_waits;         /* set by the caller: for now no clock is sent … */
+    bool clock_due;           /* … although it has changed, as site_link_feed has found */
     u64 next;                 /* serves: in the backlog */
     struct site_walk *walk;   /* serves: a snapshot that is being sent; NULL: none */
     struct site_full *full;   /* asks: one that is arriving; NULL: none */
@@ -62,7 +64,8 @@ void site_link_release(struct site_link *l);
 
 /* Processes a message, in an open transaction. False: the link has ended. */
 bool site_link_take(struct site_link *l, const bytes *argv, u32 argc, struct buf *out);
-/* Appends what there is to send: effects up to about `max` bytes, and the clock if it has changed.
+/* Appends what there is to send: effects up to about `max` bytes, and the clock if it has changed and need
+ * not wait.
  * False: over. */
 bool site_link_feed(struct site_link *l, size_t max, struct buf *out);
 
