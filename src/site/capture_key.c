@@ -10,6 +10,7 @@ static const bytes empty = {"", 0};
 /* Deletes the key's value, and the metadata that is not needed any more. */
 static void key_del(struct site_capture *c, struct key_ref *ref)
 {
+    if (LIKELY(capture_plain_drop(c, ref))) return;
     struct site_key *k = capture_key(c, ref);
     if (k->n_claims | k->n_deadlines) capture_clear(c, k);
     capture_save(c, k, ref);
@@ -41,6 +42,10 @@ static void capture_set_deadline(struct engine *e, struct key_ref *ref, i64 dead
 {
     struct site_capture *c = capture_enter(e, ref);
     if (capture_serves(c, ref->db)) {
+        if (capture_plain_ttl(c, ref, deadline_ms)) {
+            capture_leave(c);
+            return;
+        }
         struct site_key *k = capture_key(c, ref);
         capture_ttl(c, k, deadline_ms, (struct site_dot){0});
         c->own->set_deadline(e, &k->ref, deadline_ms);

@@ -94,6 +94,22 @@ void capture_rem_cell(struct site_capture *c, struct site_key *k, struct site_ce
 /* The key, which has a value and no cells, is new: all it has is moves. */
 void capture_adopt(struct site_capture *c, struct key_ref *ref);
 
+/* -- the usual writes: capture_plain.c */
+/* Elements are put into a key in which each was written once: begin(), put() for each that the engine has
+ * got, end(). `fresh` is how many the engine had got before begin() if the key is new. */
+bool capture_plain_begin(struct site_capture *c, struct key_ref *ref, u64 fresh, struct site_head *h);
+void capture_plain_put(struct site_capture *c, struct key_ref *ref, struct site_head *h, bytes path,
+                       bytes value, bool is_new);
+void capture_plain_end(struct site_capture *c, struct key_ref *ref, const struct site_head *h);
+/* One that the engine still has is removed. */
+bool capture_plain_rem(struct site_capture *c, struct key_ref *ref, bytes path);
+/* A counter of this site grows; the engine's value is the caller's. */
+bool capture_plain_incr(struct site_capture *c, struct key_ref *ref, i64 by);
+bool capture_plain_add(struct site_capture *c, struct key_ref *ref, bytes path, i64 by);
+/* EXPIRE and DEL, with the engine's part. */
+bool capture_plain_ttl(struct site_capture *c, struct key_ref *ref, i64 at_ms);
+bool capture_plain_drop(struct site_capture *c, struct key_ref *ref);
+
 void capture_value_ops(struct engine_ops *ops); /* strings, hashes, sets, sorted sets */
 void capture_list_ops(struct engine_ops *ops);
 void capture_key_ops(struct engine_ops *ops);

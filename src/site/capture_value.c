@@ -189,28 +189,32 @@ static void capture_str_put_text(struct engine *e, u32 db, bytes key, struct key
     value_put(e, db, key, ref, value, deadline_ms, true);
 }
 
+/* Anything but a counter of this site that has no deadline. */
+static void string_set_sum(struct site_capture *c, struct key_ref *ref, i64 old, i64 value)
+{
+    char text[NUM_I64_LEN];
+    bytes want = bytes_of(text, num_print_i64(text, value));
+    struct site_key *k = string_add(c, ref, site_num_sub(site_num_of(value), site_num_of(old)), want);
+    if (value_is_exact(&k->string)) {
+        c->own->str.set_int(k->e, &k->ref, value);
+    } else {
+        buf_clear(&c->value);
+        site_cell_value(&k->string, &c->value);
+        c->own->str.put(k->e, k->db, buf_bytes(&k->name), &k->ref, buf_bytes(&c->value), k->ref.deadline_ms);
+    }
+    capture_save(c, k, ref);
+}
+
 static void capture_set_int(struct engine *e, struct key_ref *ref, i64 value)
 {
     struct site_capture *c = capture_enter(e, ref);
-    i64 old = 0;
-    char text[NUM_I64_LEN];
+    i64 old = 0, by;
+    bool serves = capture_serves(c, ref->db);
     capture_intent(c);
-    if (capture_serves(c, ref->db)) {
-        c->own->str.get_int(e, ref, &old);
-        bytes want = bytes_of(text, num_print_i64(text, value));
-        struct site_key *k = string_add(c, ref, site_num_sub(site_num_of(value), site_num_of(old)), want);
-        buf_clear(&c->value);
-        if (value_is_exact(&k->string)) {
-            c->own->str.set_int(e, &k->ref, value);
-        } else {
-            site_cell_value(&k->string, &c->value);
-            c->own->str.put(e, k->db, buf_bytes(&k->name), &k->ref, buf_bytes(&c->value),
-                            k->ref.deadline_ms);
-        }
-        capture_save(c, k, ref);
-    } else {
-        c->own->str.set_int(e, ref, value);
-    }
+    if (serves) c->own->str.get_int(e, ref, &old);
+    bool plain = serves && !__builtin_sub_overflow(value, old, &by) && capture_plain_incr(c, ref, by);
+    if (plain || !serves) c->own->str.set_int(e, ref, value);
+    else string_set_sum(c, ref, old, value);
     capture_leave(c);
 }
 
@@ -266,36 +270,19 @@ static struct site_cell *value_cell(struct site_capture *c, struct site_key *k, 
     return site_key_cell(k, kind, path, &c->site.cell);
 }
 
-/* Whether every row of this type is one write that shows: then what a row says needs not be read. */
-static bool value_is_plain(const struct site_key *k, enum value_type kind)
-{
-    return !k->counting && !k->untidy && k->cells[kind].rows == k->cells[kind].live;
-}
-
-/* The same for a cell of such a key, by what the engine says. */
-static struct site_cell *value_plain_cell(struct site_capture *c, enum value_type kind, bytes path,
-                                          bool is_new)
-{
-    struct site_cell *cell = &c->site.cell;
-    site_cell_reset(cell, kind, path);
-    cell->stored = cell->was_live = !is_new;
-    return cell;
-}
-
 static bool map_put(struct site_capture *c, struct key_ref *ref, bytes field, bytes value, bool keep)
 {
-    struct site_key *k = capture_live_key(c, ref);
-    enum value_type kind = ref->type;
-    struct site_cell *cell;
-    bool is_new;
-    if (LIKELY(value_is_plain(k, kind))) {
-        capture_start(c, k, kind);
-        is_new = c->own->map.put(k->e, &k->ref, field, value, keep);
-        cell = value_plain_cell(c, kind, field, is_new);
-    } else {
-        cell = value_cell(c, k, kind, field);
-        is_new = c->own->map.put(k->e, &k->ref, field, value, keep);
+    struct site_head h;
+    bool plain = capture_plain_begin(c, ref, 0, &h), is_new;
+    if (LIKELY(plain)) {
+        is_new = c->own->map.put(c->site.e, ref, field, value, keep);
+        capture_plain_put(c, ref, &h, field, value, is_new);
+        capture_plain_end(c, ref, &h);
+        return is_new;
     }
+    struct site_key *k = capture_live_key(c, ref);
+    struct site_cell *cell = value_cell(c, k, ref->type, field);
+    is_new = c->own->map.put(k->e, &k->ref, field, value, keep);
     capture_put_cell(c, k, cell, value);
     capture_save(c, k, ref);
     return is_new;
@@ -303,11 +290,13 @@ static bool map_put(struct site_capture *c, struct key_ref *ref, bytes field, by
 
 static bool map_add(struct site_capture *c, struct key_ref *ref, bytes field, bytes value)
 {
+    bytes old = nothing;
+    bool is_new = !c->own->map.get(c->site.e, ref, field, &old);
+    struct site_num by = value_difference(old, value);
+    if (!by.real && capture_plain_add(c, ref, field, by.i))
+        return c->own->map.put(c->site.e, ref, field, value, true);
     struct site_key *k = capture_live_key(c, ref);
     struct site_cell *cell = value_cell(c, k, TYPE_HASH, field);
-    bytes old = nothing;
-    bool is_new = !c->own->map.get(k->e, &k->ref, field, &old);
-    struct site_num by = value_difference(old, value);
     site_key_read(k, cell);
     value_add_cell(c, k, cell, by, value);
     site_key_store(k, cell); /* the engine gets the sum, too */
@@ -335,16 +324,19 @@ static bool capture_map_put(struct engine *e, struct key_ref *ref, bytes field, 
 static void value_fill(struct site_capture *c, struct key_ref *ref, const bytes *v, const double *scores,
                        u32 n)
 {
-    struct site_key *k = capture_live_key(c, ref);
     char text[64];
     u32 step = ref->type == TYPE_HASH ? 2 : 1;
+    struct site_head h;
+    bool plain = capture_plain_begin(c, ref, n, &h);
+    struct site_key *k = plain ? NULL : capture_live_key(c, ref);
     for (u32 i = 0; i < n; i++) {
-        bytes value = step == 2 ? v[i * step + 1] : nothing;
+        bytes path = v[i * step], value = step == 2 ? v[i * step + 1] : nothing;
         if (scores) value = bytes_of(text, num_print_double(text, scores[i]));
-        struct site_cell *cell = value_cell(c, k, ref->type, v[i * step]);
-        capture_put_cell(c, k, cell, value);
+        if (plain) capture_plain_put(c, ref, &h, path, value, true);
+        else capture_put_cell(c, k, value_cell(c, k, ref->type, path), value);
     }
-    capture_save(c, k, ref);
+    if (plain) capture_plain_end(c, ref, &h);
+    else capture_save(c, k, ref);
 }
 
 static u32 capture_map_fill(struct engine *e, struct key_ref *ref, const bytes *v, u32 n)
@@ -361,6 +353,7 @@ static u32 capture_map_fill(struct engine *e, struct key_ref *ref, const bytes *
 /* Metadata of an element that goes; false: there is none. */
 static bool value_rem(struct site_capture *c, struct key_ref *ref, bytes path)
 {
+    if (capture_plain_rem(c, ref, path)) return true;
     struct site_key *k = capture_live_key(c, ref);
     struct site_cell *cell = site_key_cell(k, ref->type, path, &c->site.cell);
     if (!site_cell_live(cell)) return false;
@@ -391,14 +384,17 @@ static void capture_set_field_deadline(struct engine *e, struct key_ref *ref, by
 
 static bool zset_add(struct site_capture *c, struct key_ref *ref, bytes member, double score)
 {
-    struct site_key *k = capture_live_key(c, ref);
-    struct site_cell *cell = value_cell(c, k, TYPE_ZSET, member);
     char text[64];
     double old = 0;
-    bool is_new = !c->own->zset.score(k->e, &k->ref, member, &old);
+    bool is_new = !c->own->zset.score(c->site.e, ref, member, &old);
+    struct site_num by = score_difference(is_new ? 0 : old, score);
+    if (!by.real && capture_plain_add(c, ref, member, by.i))
+        return c->own->zset.put(c->site.e, ref, member, score);
+    struct site_key *k = capture_live_key(c, ref);
+    struct site_cell *cell = value_cell(c, k, TYPE_ZSET, member);
     site_key_read(k, cell);
     bytes want = bytes_of(text, num_print_double(text, score));
-    value_add_cell(c, k, cell, score_difference(is_new ? 0 : old, score), want);
+    value_add_cell(c, k, cell, by, want);
     site_key_store(k, cell);
     capture_save(c, k, ref);
     return is_new;
@@ -407,18 +403,19 @@ static bool zset_add(struct site_capture *c, struct key_ref *ref, bytes member, 
 static bool zset_put(struct site_capture *c, struct key_ref *ref, bytes member, double score)
 {
     char text[64];
-    struct site_key *k = capture_live_key(c, ref);
-    struct site_cell *cell;
-    bool is_new;
-    if (LIKELY(value_is_plain(k, TYPE_ZSET))) {
-        capture_start(c, k, TYPE_ZSET);
-        is_new = c->own->zset.put(k->e, &k->ref, member, score);
-        cell = value_plain_cell(c, TYPE_ZSET, member, is_new);
-    } else {
-        cell = value_cell(c, k, TYPE_ZSET, member);
-        is_new = c->own->zset.put(k->e, &k->ref, member, score);
+    bytes value = bytes_of(text, num_print_double(text, score));
+    struct site_head h;
+    bool plain = capture_plain_begin(c, ref, 0, &h), is_new;
+    if (LIKELY(plain)) {
+        is_new = c->own->zset.put(c->site.e, ref, member, score);
+        capture_plain_put(c, ref, &h, member, value, is_new);
+        capture_plain_end(c, ref, &h);
+        return is_new;
     }
-    capture_put_cell(c, k, cell, bytes_of(text, num_print_double(text, score)));
+    struct site_key *k = capture_live_key(c, ref);
+    struct site_cell *cell = value_cell(c, k, TYPE_ZSET, member);
+    is_new = c->own->zset.put(k->e, &k->ref, member, score);
+    capture_put_cell(c, k, cell, value);
     capture_save(c, k, ref);
     return is_new;
 }

@@ -229,6 +229,14 @@ static void cell_put_write(const struct site_cell *c, const struct site_write *w
     if (!w->shown) site_put_bytes(to, site_cell_text(c, w));
 }
 
+static void cell_put_inc(const struct site_inc *inc, struct buf *to)
+{
+    site_put_dot(to, (struct site_dot){inc->hi, inc->gid});
+    site_put_varint(to, inc->lo);
+    site_put_num(to, inc->total);
+    site_put_num(to, inc->lo_total);
+}
+
 /* Only the winner can be shown. */
 void site_cell_encode(const struct site_cell *c, struct buf *to)
 {
@@ -240,13 +248,7 @@ void site_cell_encode(const struct site_cell *c, struct buf *to)
     for (u32 i = 0; i < c->n_writes; i++)
         if (&c->writes[i] != top) cell_put_write(c, &c->writes[i], to);
     if (c->n_incs) site_put_u8(to, (u8)c->n_incs);
-    for (u32 i = 0; i < c->n_incs; i++) {
-        const struct site_inc *inc = &c->incs[i];
-        site_put_dot(to, (struct site_dot){inc->hi, inc->gid});
-        site_put_varint(to, inc->lo);
-        site_put_num(to, inc->total);
-        site_put_num(to, inc->lo_total);
-    }
+    for (u32 i = 0; i < c->n_incs; i++) cell_put_inc(&c->incs[i], to);
 }
 
 static void cell_get_write(struct site_cell *c, struct site_reader *r, bool shown)
@@ -266,14 +268,14 @@ static void cell_get_write(struct site_cell *c, struct site_reader *r, bool show
     c->writes[c->n_writes - 1].shown = shown;
 }
 
-static void cell_get_inc(struct site_cell *c, struct site_reader *r)
+static struct site_inc cell_get_inc(struct site_reader *r)
 {
     struct site_dot hi = site_get_dot(r);
     struct site_inc inc = {.gid = hi.gid, .hi = hi.seq, .lo = site_get_varint(r)};
     inc.total = site_get_num(r);
     inc.lo_total = site_get_num(r);
     if (hi.gid == 0 || inc.lo > inc.hi) r->bad = true;
-    if (!r->bad) site_cell_add_inc(c, inc);
+    return inc;
 }
 
 bool site_cell_decode(struct site_cell *c, struct site_reader *r)
@@ -283,6 +285,68 @@ bool site_cell_decode(struct site_cell *c, struct site_reader *r)
     if (n == MANY_WRITES) n = site_get_varint(r);
     if (n >= SITE_GIDS) r->bad = true; /* those of one site replace each other */
     for (u64 i = 0; i < n && !r->bad; i++) cell_get_write(c, r, i == 0 && (flags & SHOWN));
-    for (u32 i = flags & COUNTING ? site_get_u8(r) : 0; i > 0 && !r->bad; i--) cell_get_inc(c, r);
+    for (u32 i = flags & COUNTING ? site_get_u8(r) : 0; i > 0 && !r->bad; i--) {
+        struct site_inc inc = cell_get_inc(r);
+        if (!r->bad) site_cell_add_inc(c, inc);
+    }
     return !r->bad;
+}
+
+/* -- cells of the usual kinds -------------------------------------------------------------------------- */
+
+bytes site_plain_cell(char raw[SITE_PLAIN_CELL_MAX], enum value_type kind, struct site_dot dot, u64 stamp)
+{
+    size_t n = 0;
+    raw[n++] = 1 | SHOWN;
+    n += site_write_dot(raw + n, dot);
+    if (kind == TYPE_SET || kind == TYPE_STREAM) return bytes_of(raw, n);
+    stamp = htole64(stamp);
+    memcpy(raw + n, &stamp, sizeof stamp);
+    return bytes_of(raw, n + sizeof stamp);
+}
+
+bool site_cell_is_plain(bytes cell, struct site_dot *dot)
+{
+    struct site_reader r = site_reader_of(cell);
+    if (site_get_u8(&r) != (1 | SHOWN)) return false;
+    *dot = site_get_dot(&r);
+    return !r.bad;
+}
+
+/* Steps over the write that increments are added to. Scores are doubles: only integers add up as decimal
+ * numbers do. */
+static bool counter_skip_base(struct site_reader *r, enum value_type kind)
+{
+    i64 number;
+    site_get_dot(r);
+    site_get_u64(r);
+    if (kind == TYPE_STRING) site_get_dot(r);
+    bytes base = site_get_bytes(r);
+    return kind != TYPE_ZSET || num_parse_i64(base, &number);
+}
+
+bool site_get_counter(bytes cell, enum value_type kind, u8 gid, struct site_counter *out)
+{
+    struct site_reader r = site_reader_of(cell);
+    u8 flags = site_get_u8(&r);
+    bool found = false;
+    if ((flags & ~1) != COUNTING) return false; /* one write that does not show, or none */
+    if (flags & 1 && !counter_skip_base(&r, kind)) return false;
+    for (u32 n = site_get_u8(&r); n > 0 && !r.bad; n--) {
+        const char *start = r.p;
+        struct site_inc inc = cell_get_inc(&r);
+        if (inc.total.real || inc.lo_total.real) return false;
+        if (inc.gid != gid) continue;
+        found = inc.hi > inc.lo;
+        *out = (struct site_counter){bytes_of(cell.p, (size_t)(start - cell.p)),
+                                     bytes_of(r.p, (size_t)(cell.p + cell.n - r.p)), inc};
+    }
+    return found && !r.bad;
+}
+
+void site_put_counter(struct buf *to, const struct site_counter *c)
+{
+    buf_append_bytes(to, c->before);
+    cell_put_inc(&c->inc, to);
+    buf_append_bytes(to, c->after);
 }

@@ -89,4 +89,17 @@ bool site_cell_value(const struct site_cell *c, struct buf *out);
 void site_cell_encode(const struct site_cell *c, struct buf *to);
 bool site_cell_decode(struct site_cell *c, struct site_reader *r); /* false: malformed */
 
+/* Cells of the usual kinds as bytes, for writes that need not know the rest of them. */
+#define SITE_PLAIN_CELL_MAX 24
+/* The cell of a field, member or element that was written once, and shows. */
+bytes site_plain_cell(char raw[SITE_PLAIN_CELL_MAX], enum value_type kind, struct site_dot dot, u64 stamp);
+bool site_cell_is_plain(bytes cell, struct site_dot *dot);
+struct site_counter {
+    bytes before, after; /* what is encoded around … */
+    struct site_inc inc; /* … the increments of one site, which count; all totals are integers */
+};
+/* False: it is none of these. */
+bool site_get_counter(bytes cell, enum value_type kind, u8 gid, struct site_counter *out);
+void site_put_counter(struct buf *to, const struct site_counter *c);
+
 #endif

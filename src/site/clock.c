@@ -34,11 +34,17 @@ u64 site_clock_sum(const struct site_clock *c)
     return sum;
 }
 
-void site_put_dot(struct buf *to, struct site_dot d)
+size_t site_write_dot(char *to, struct site_dot d)
 {
-    site_put_u8(to, d.gid);
-    if (d.gid) site_put_varint(to, d.seq);
+    size_t n = 0;
+    to[n++] = (char)d.gid;
+    if (!d.gid) return n;
+    for (; d.seq >= 0x80; d.seq >>= 7) to[n++] = (char)(d.seq | 0x80);
+    to[n++] = (char)d.seq;
+    return n;
 }
+
+void site_put_dot(struct buf *to, struct site_dot d) { to->n += site_write_dot(buf_reserve(to, 11), d); }
 
 struct site_dot site_get_dot(struct site_reader *r)
 {

@@ -17,15 +17,6 @@ static void key_forget(struct site_key *k)
     site_cell_reset(&k->string, TYPE_STRING, (bytes){"", 0});
 }
 
-static void key_load_string(struct site_key *k)
-{
-    bytes raw;
-    if (!k->e->ops->companion.get(k->e, &k->ref, buf_bytes(&k->string.row), &raw)) return;
-    struct site_reader r = site_reader_of(raw);
-    site_cell_decode(&k->string, &r);
-    k->string.stored = true;
-}
-
 static void key_load_companion(struct site_key *k)
 {
     bytes head;
@@ -34,7 +25,7 @@ static void key_load_companion(struct site_key *k)
     k->overflowed = head.n == 0;
     if (k->overflowed) k->e->ops->companion.get(k->e, &k->ref, (bytes){"", 0}, &head);
     else buf_append_bytes(&k->head, head);
-    if (site_key_decode(k, head)) key_load_string(k);
+    site_key_decode(k, head);
 }
 
 static void key_open(struct site_key *k, struct engine *e, u32 db, bytes name)
@@ -296,12 +287,11 @@ void site_key_drop_cells(struct site_key *k)
 
 void site_key_drop_rows(struct site_key *k)
 {
-    bool rows = k->string.stored;
+    bool rows = false;
     for (u32 type = 0; type < SITE_TYPES; type++) rows |= k->cells[type].rows > 0;
     if (rows) key_drop_companion(k);
     memset(k->cells, 0, sizeof k->cells);
     k->untidy = k->counting = 0;
-    k->string.stored = false;
     k->string.n_writes = k->string.n_incs = 0;
 }
 
@@ -390,13 +380,6 @@ static void key_put_head(struct site_key *k, bytes head)
 static void key_save_companion(struct site_key *k)
 {
     const struct companion_ops *ops = &k->e->ops->companion;
-    if (!site_cell_empty(&k->string) && !site_key_plain_string(k)) {
-        key_put_row(k, &k->string);
-        k->string.stored = true;
-    } else if (k->string.stored) {
-        ops->del(k->e, &k->ref, buf_bytes(&k->string.row));
-        k->string.stored = false;
-    }
     buf_clear(&k->scratch);
     site_key_encode(k, &k->scratch);
     if (!bytes_eq(buf_bytes(&k->scratch), buf_bytes(&k->head))) key_put_head(k, buf_bytes(&k->scratch));

@@ -12,9 +12,9 @@
  * remove (gc.c).
  *
  * The head of the companion:
- *     flags [· claims] [· deadlines] [· marks] [· counts]      key_code.c
- * A row for each cell: type · path → the cell (cell.c). A string that is as its claim says has no row. A
- * head that is too long for a head is a row of its own, without a name. */
+ *     flags [· claims] [· deadlines] [· marks] [· counts] [· the string's cell]      key_code.c
+ * A row for each other cell: type · path → the cell (cell.c). A string that is as its claim says needs no
+ * cell. A head that is too long for a head is a row of its own, without a name. */
 #ifndef MAYFLY_SITE_KEY_H
 #define MAYFLY_SITE_KEY_H
 
@@ -55,7 +55,7 @@ struct site_key {
     struct site_cell string; /* the string's cell; those of other types are loaded one at a time */
     struct {
         u64 rows, live;  /* cells with a row; those that keep the key alive */
-    } cells[SITE_TYPES]; /* without the string's */
+    } cells[SITE_TYPES]; /* without the string's, which has no row */
     u64 untidy;          /* of these cells: with something for garbage collection */
     u64 counting;        /* … and with counters */
     u64 last;            /* the site's position at the last change, if the key is untidy (site.h) */
@@ -107,12 +107,35 @@ void site_key_read(struct site_key *k, struct site_cell *c);
 /* Paths of all cells of a type that have a row, each as bytes with a length (site_get_bytes). */
 void site_key_paths(struct site_key *k, enum value_type kind, struct buf *out);
 
-/* The companion's head (key_code.c). True: the string has a row, too. */
+/* The companion's head (key_code.c). */
 void site_key_encode(const struct site_key *k, struct buf *to);
-bool site_key_decode(struct site_key *k, bytes head);
-/* Whether all there is to know is one SET, perhaps with a deadline, and whose; and the head of such a key. */
-bool site_head_is_set(bytes head, struct site_dot *dot);
+void site_key_decode(struct site_key *k, bytes head);
+/* The head of a key in the usual case, for writes that need not know the rest of it: one claim, of the type
+ * that the engine holds; no deadline, or the engine's, which the last write may have carried along; no
+ * marks. */
+struct site_head {
+    struct site_dot dot; /* of the claim */
+    u64 stamp;
+    struct site_dot ttl, ttl_birth; /* of the deadline; no dot: none */
+    bool keeps;                     /* the last write carried it along … */
+    i64 at_ms;                      /* … as this time, … */
+    struct site_dot birth;          /* … with this birth */
+    enum { SITE_STRING_NONE, SITE_STRING_SET, SITE_STRING_CELL } string; /* SET: as its claim says */
+    bytes cell;   /* of the string */
+    bool stored;  /* for writers: the companion has it like this, but perhaps for the counts */
+    bool counted; /* these are known; otherwise all that is in the key are elements, each written once: */
+    u64 untidy, counting;
+    struct {
+        u64 rows, live;
+    } cells[SITE_TYPES];
+};
+bool site_get_head(bytes raw, struct site_head *h);                       /* false: it is none of these */
+void site_put_head(struct buf *to, const struct site_head *h, u64 last);
+/* All there is are elements of this type, each written once, without increments. */
+bool site_head_is_plain(const struct site_head *h, enum value_type kind);
+/* That of a string as a SET made it, perhaps with a deadline. */
 #define SITE_SET_HEAD_MAX 24
+bool site_head_is_set(bytes head, struct site_dot *dot);
 bytes site_set_head(char raw[SITE_SET_HEAD_MAX], struct site_dot dot, u64 stamp, bool deadline);
 
 /* Values of the type that the engine holds (show.c). */

@@ -10,10 +10,10 @@ enum {
     TTL_ONE = 8,       /* one EXPIRE, which is the engine's: dot */
     TTL_MANY = 12,     /* count, and for each flag, dot, time, birth */
     TTL = 12,          /* the bits of the three */
-    PLAIN_STRING = 16, /* it was written by the claim's effect; no row */
+    PLAIN_STRING = 16, /* it was written by the claim's effect; no cell */
     MARKS = 32,        /* count, and for each dot, clock */
-    STRING_ROW = 128,
-    COUNTS = 64, /* last, untidy, counting, and rows and live of each type */
+    COUNTS = 64,       /* last, untidy, counting, and rows and live of each type */
+    STRING_CELL = 128, /* its cell, at the end */
 };
 
 static u8 flags_of_ttl(const struct site_key *k)
@@ -72,12 +72,23 @@ static void put_deadlines(const struct site_key *k, u8 flags, struct buf *to)
     }
 }
 
+static void put_counts(const struct site_key *k, struct buf *to)
+{
+    site_put_varint(to, k->last);
+    site_put_varint(to, k->untidy);
+    site_put_varint(to, k->counting);
+    for (u32 type = TYPE_HASH; type < SITE_TYPES; type++) {
+        site_put_varint(to, k->cells[type].rows);
+        site_put_varint(to, k->cells[type].live);
+    }
+}
+
 void site_key_encode(const struct site_key *k, struct buf *to)
 {
     bool one = k->n_claims == 1 && k->claims[0].type == k->held;
     u8 flags = k->n_claims == 0 ? 0 : one ? CLAIM_ONE : CLAIM_MANY;
     flags |= flags_of_ttl(k);
-    if (!site_cell_empty(&k->string)) flags |= site_key_plain_string(k) ? PLAIN_STRING : STRING_ROW;
+    if (!site_cell_empty(&k->string)) flags |= site_key_plain_string(k) ? PLAIN_STRING : STRING_CELL;
     flags |= (k->n_marks ? MARKS : 0) | (counts_are_plain(k) ? 0 : COUNTS);
     site_put_u8(to, flags);
     put_claims(k, flags, to);
@@ -87,14 +98,8 @@ void site_key_encode(const struct site_key *k, struct buf *to)
         site_put_dot(to, k->marks[i].dot);
         buf_append_bytes(to, buf_bytes(&k->marks[i].clock));
     }
-    if (!(flags & COUNTS)) return;
-    site_put_varint(to, k->last);
-    site_put_varint(to, k->untidy);
-    site_put_varint(to, k->counting);
-    for (u32 type = TYPE_HASH; type < SITE_TYPES; type++) {
-        site_put_varint(to, k->cells[type].rows);
-        site_put_varint(to, k->cells[type].live);
-    }
+    if (flags & COUNTS) put_counts(k, to);
+    if (flags & STRING_CELL) site_cell_encode(&k->string, to);
 }
 
 static void get_claims(struct site_key *k, u8 flags, struct site_reader *r)
@@ -149,29 +154,7 @@ static void get_counts(struct site_key *k, struct site_reader *r)
     }
 }
 
-bool site_head_is_set(bytes head, struct site_dot *dot)
-{
-    struct site_reader r = site_reader_of(head);
-    u8 flags = site_get_u8(&r);
-    if ((flags & ~TTL_OWN) != (CLAIM_ONE | PLAIN_STRING)) return false;
-    *dot = site_get_dot(&r);
-    return !r.bad;
-}
-
-bytes site_set_head(char raw[SITE_SET_HEAD_MAX], struct site_dot dot, u64 stamp, bool deadline)
-{
-    size_t n = 0;
-    raw[n++] = CLAIM_ONE | PLAIN_STRING;
-    if (deadline) raw[0] |= TTL_OWN;
-    raw[n++] = (char)dot.gid;
-    for (; dot.seq >= 0x80; dot.seq >>= 7) raw[n++] = (char)(dot.seq | 0x80);
-    raw[n++] = (char)dot.seq;
-    stamp = htole64(stamp);
-    memcpy(raw + n, &stamp, sizeof stamp);
-    return bytes_of(raw, n + sizeof stamp);
-}
-
-bool site_key_decode(struct site_key *k, bytes head)
+void site_key_decode(struct site_key *k, bytes head)
 {
     struct site_reader r = site_reader_of(head);
     u8 flags = site_get_u8(&r);
@@ -187,5 +170,120 @@ bool site_key_decode(struct site_key *k, bytes head)
         site_cell_write(&k->string, k->claims[0].dot, k->claims[0].stamp, k->claims[0].dot, (bytes){"", 0});
         k->string.writes[0].shown = true;
     }
-    return (flags & STRING_ROW) != 0;
+    if (flags & STRING_CELL) site_cell_decode(&k->string, &r);
+}
+
+/* -- heads of the usual kinds ------------------------------------------------------------------------- */
+
+/* What an EXPIRE said, and the same carried along by the last write. */
+static bool head_get_kept(struct site_reader *r, struct site_head *h)
+{
+    if (site_get_varint(r) != 2 || site_get_u8(r) != 0) return false;
+    h->ttl = site_get_dot(r);
+    h->at_ms = (i64)site_get_varint(r);
+    h->ttl_birth = site_get_dot(r);
+    if (site_get_u8(r) != 1 || !site_dot_eq(site_get_dot(r), h->dot)) return false;
+    h->keeps = (i64)site_get_varint(r) == h->at_ms && h->at_ms > 0;
+    h->birth = site_get_dot(r);
+    return h->keeps;
+}
+
+static void head_get_counts(struct site_reader *r, struct site_head *h)
+{
+    site_get_varint(r);
+    h->untidy = site_get_varint(r);
+    h->counting = site_get_varint(r);
+    for (u32 type = TYPE_HASH; type < SITE_TYPES; type++) {
+        h->cells[type].rows = site_get_varint(r);
+        h->cells[type].live = site_get_varint(r);
+    }
+}
+
+bool site_get_head(bytes raw, struct site_head *h)
+{
+    struct site_reader r = site_reader_of(raw);
+    u8 flags = site_get_u8(&r);
+    if ((flags & (CLAIM_ONE | CLAIM_MANY | MARKS)) != CLAIM_ONE) return false;
+    *h = (struct site_head){.dot = site_get_dot(&r)};
+    h->stamp = site_get_u64(&r);
+    if (flags & PLAIN_STRING) h->string = SITE_STRING_SET;
+    if (flags & STRING_CELL) h->string = SITE_STRING_CELL;
+    h->counted = (flags & COUNTS) != 0;
+    if ((flags & TTL) == TTL_OWN) h->ttl = h->ttl_birth = h->dot;
+    if ((flags & TTL) == TTL_ONE) h->ttl = site_get_dot(&r);
+    if ((flags & TTL) == TTL_MANY && !head_get_kept(&r, h)) return false;
+    if (h->counted) head_get_counts(&r, h);
+    h->cell = bytes_of(r.p, site_left(&r));
+    return !r.bad;
+}
+
+static void head_put_kept(const struct site_head *h, struct buf *to)
+{
+    site_put_varint(to, 2);
+    site_put_u8(to, 0);
+    site_put_dot(to, h->ttl);
+    site_put_varint(to, (u64)h->at_ms);
+    site_put_dot(to, h->ttl_birth);
+    site_put_u8(to, 1);
+    site_put_dot(to, h->dot);
+    site_put_varint(to, (u64)h->at_ms);
+    site_put_dot(to, h->birth);
+}
+
+static void head_put_counts(const struct site_head *h, u64 last, struct buf *to)
+{
+    site_put_varint(to, last);
+    site_put_varint(to, h->untidy);
+    site_put_varint(to, h->counting);
+    for (u32 type = TYPE_HASH; type < SITE_TYPES; type++) {
+        site_put_varint(to, h->cells[type].rows);
+        site_put_varint(to, h->cells[type].live);
+    }
+}
+
+static u8 head_flags(const struct site_head *h)
+{
+    const u8 strings[] = {0, PLAIN_STRING, STRING_CELL};
+    u8 ttl = h->keeps ? TTL_MANY : h->ttl.gid == 0 ? 0 : h->ttl_birth.gid ? TTL_OWN : TTL_ONE;
+    return (u8)(CLAIM_ONE | strings[h->string] | ttl | (h->counted ? COUNTS : 0));
+}
+
+void site_put_head(struct buf *to, const struct site_head *h, u64 last)
+{
+    u8 flags = head_flags(h);
+    site_put_u8(to, flags);
+    site_put_dot(to, h->dot);
+    site_put_u64(to, h->stamp);
+    if ((flags & TTL) == TTL_ONE) site_put_dot(to, h->ttl);
+    if ((flags & TTL) == TTL_MANY) head_put_kept(h, to);
+    if (h->counted) head_put_counts(h, last, to);
+    buf_append_bytes(to, h->cell);
+}
+
+bool site_head_is_plain(const struct site_head *h, enum value_type kind)
+{
+    if (h->string || h->untidy || h->counting) return false;
+    for (u32 type = TYPE_HASH; h->counted && type < SITE_TYPES; type++)
+        if (h->cells[type].rows != h->cells[type].live || (type != kind && h->cells[type].rows)) return false;
+    return true;
+}
+
+bool site_head_is_set(bytes head, struct site_dot *dot)
+{
+    struct site_reader r = site_reader_of(head);
+    u8 flags = site_get_u8(&r);
+    if ((flags & ~TTL_OWN) != (CLAIM_ONE | PLAIN_STRING)) return false;
+    *dot = site_get_dot(&r);
+    return !r.bad;
+}
+
+bytes site_set_head(char raw[SITE_SET_HEAD_MAX], struct site_dot dot, u64 stamp, bool deadline)
+{
+    size_t n = 1;
+    raw[0] = CLAIM_ONE | PLAIN_STRING;
+    if (deadline) raw[0] |= TTL_OWN;
+    n += site_write_dot(raw + n, dot);
+    stamp = htole64(stamp);
+    memcpy(raw + n, &stamp, sizeof stamp);
+    return bytes_of(raw, n + sizeof stamp);
 }

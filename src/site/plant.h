@@ -28,7 +28,9 @@ enum {
     PLANT_NO_BIRTH = 262144,   /* APPEND and the like are as a SET, whose deadline goes its own way */
     PLANT_FAST_SET = 524288,   /* the fast path of SET is taken whatever there was */
     /* of another site's writes */
-    PLANT_FAST_RECEIVE = 1048576 /* the fast path of SET replaces a SET that its author had not seen */
+    PLANT_FAST_RECEIVE = 1048576, /* the fast path replaces what the effect's author had not seen */
+    /* of captured writes, too */
+    PLANT_FAST_PUT = 2097152 /* the fast path of elements is taken whatever was in the key */
 };
 
 #ifdef MAYFLY_PLANT

@@ -304,6 +304,6 @@ enum site_outcome site_receive_parsed(struct site *s, const struct site_effect *
 enum site_outcome site_receive(struct site *s, bytes raw, const char **why)
 {
     struct site_effect e;
-    if (site_receive_set(s, raw, &e)) return SITE_APPLIED;
+    if (site_receive_fast(s, raw, &e)) return SITE_APPLIED;
     return site_effect_parse(raw, &e, why) ? site_receive_parsed(s, &e, why) : SITE_REFUSED;
 }

@@ -123,9 +123,9 @@ enum site_outcome {
     SITE_TOO_MUCH, /* the same: with it, more would wait than max_pending. What waits has been dropped */
 };
 enum site_outcome site_receive(struct site *s, bytes raw, const char **why);
-/* The same in two steps: most effects are SETs that need no more than the first (receive_set.c). It fills in
+/* The same in two steps: most effects are SETs that need no more than the first (receive_fast.c). It fills in
  * `e` except for its context. False: nothing was done, the effect has to be parsed and received. */
-bool site_receive_set(struct site *s, bytes raw, struct site_effect *e);
+bool site_receive_fast(struct site *s, bytes raw, struct site_effect *e);
 enum site_outcome site_receive_parsed(struct site *s, const struct site_effect *e, const char **why);
 /* Whether it is the next effect of a piece whose earlier effects are all waiting: then the effects that its
  * context covers are still to come. */
