@@ -3,6 +3,7 @@
 
     make && bench/instructions.py build/mayfly-server                   one server
     bench/instructions.py old/mayfly-server build/mayfly-server         two of them, and how they compare
+    bench/instructions.py --site build/mayfly-server                    the same server alone, and as a site
 
 One connection sends a fixed number of requests to a lone server, one by one (P1) or 16 together (P16). `tick` counts
 what server_tick and everything below it takes per request: running, committing and housekeeping, without sockets and
@@ -48,6 +49,10 @@ def set_key_ex(i):
     return encode("SET", key(i), VALUE, "EX", DAY_S + i % 1000)
 
 
+def set_key_ex_int(i):
+    return encode("SET", key(i), 1000, "EX", DAY_S + i % 1000)
+
+
 def get_key(i):
     return encode("GET", key(i))
 
@@ -83,6 +88,16 @@ def small_zset(i):
     return encode("ZADD", key(i), *[x for j in range(5) for x in (10 * j, b"item-%d" % j)])
 
 
+def big(command, *args):
+    """A collection of as many elements as there are keys otherwise."""
+    return lambda i: encode(command, b"big", *[key(i) if a is None else a for a in args])
+
+
+def put_or_remove(put, remove):
+    """Elements come and go again."""
+    return lambda i: put(i) if i // KEYS % 2 == 0 else remove(i)
+
+
 # name: (what makes the data, what is measured), each the i-th request. EX: keys with a deadline; new: the keys did
 # not exist.
 REQUESTS = {
@@ -92,8 +107,16 @@ REQUESTS = {
     "SET EX": (set_key_ex, set_key_ex),
     "SET new": (set_key, lambda i: encode("SET", new_key(i), VALUE)),
     "SET new EX": (set_key, lambda i: encode("SET", new_key(i), VALUE, "EX", DAY_S + i % 1000)),
-    "INCR": (lambda i: encode("SET", key(i), 1000), lambda i: encode("INCR", key(i))),
+    "INCR": (lambda i: encode("INCRBY", key(i), 1000), lambda i: encode("INCR", key(i))),
+    "INCR EX": (set_key_ex_int, lambda i: encode("INCR", key(i))),
+    "EXPIRE": (set_key, lambda i: encode("EXPIRE", key(i), DAY_S + i % 1000)),
+    "SET DEL": (set_key, lambda i: encode("DEL", key(i // 2)) if i % 2 else encode("SET", key(i // 2), VALUE)),
     "HSET": (set_field, set_field),
+    "HINCRBY": (big("HINCRBY", None, 1), big("HINCRBY", None, 1)),
+    "SADD": (big("SADD", None), lambda i: encode("SADD", b"big", new_key(i))),
+    "ZADD": (big("ZADD", 1, None), lambda i: encode("ZADD", b"big", i % 1000, key(i))),
+    "ZINCRBY": (big("ZINCRBY", 1, None), big("ZINCRBY", 1, None)),
+    "XADD": (set_key, lambda i: encode("XADD", b"stream", "*", "name", "value")),
     "HGET": (set_field, lambda i: encode("HGET", b"hash", key(i))),
     "LPUSH": (set_key, lambda i: encode("LPUSH", b"list", VALUE)),
     # small collections: every request is to another key
@@ -102,6 +125,10 @@ REQUESTS = {
     "hset new": (set_key, lambda i: encode("HSET", new_key(i), *FIELDS)),
     "hget": (small_hash, lambda i: encode("HGET", key(i), b"name%d" % (i % 4))),
     "hgetall": (small_hash, lambda i: encode("HGETALL", key(i))),
+    "hset two": (small_hash, lambda i: encode("HSET", key(i), b"name1", b"other", b"name2", b"other")),
+    "hdel": (small_hash, put_or_remove(lambda i: encode("HSET", key(i), b"name9", b"value"),
+                                       lambda i: encode("HDEL", key(i), b"name9"))),
+    "hincrby": (lambda i: encode("HINCRBY", key(i), b"hits", 1), lambda i: encode("HINCRBY", key(i), b"hits", 1)),
     "lpush": (small_list, lambda i: encode("LPUSH", key(i), b"item-9")),
     "lpush new": (set_key, lambda i: encode("LPUSH", new_key(i), b"item-9")),
     "rpop": (small_list, pop_or_push),
@@ -109,10 +136,14 @@ REQUESTS = {
     "sadd": (small_set, lambda i: encode("SADD", key(i), b"item-%d" % (i // KEYS + 5))),
     "sadd old": (small_set, lambda i: encode("SADD", key(i), b"item-%d" % (i % 5))),
     "sadd int": (small_ints, lambda i: encode("SADD", key(i), 4000 + i)),
+    "srem": (small_set, put_or_remove(lambda i: encode("SADD", key(i), b"item-9"),
+                                      lambda i: encode("SREM", key(i), b"item-9"))),
     "sismember": (small_set, lambda i: encode("SISMEMBER", key(i), b"item-%d" % (i % 5))),
     "zadd": (small_zset, lambda i: encode("ZADD", key(i), i % 50, b"item-%d" % (i // KEYS + 5))),
     "zadd old": (small_zset, lambda i: encode("ZADD", key(i), i % 50, b"item-%d" % (i % 5))),
     "zincrby": (small_zset, lambda i: encode("ZINCRBY", key(i), 15, b"item-%d" % (i % 5))),
+    "zrem": (small_zset, put_or_remove(lambda i: encode("ZADD", key(i), 1, b"item-9"),
+                                       lambda i: encode("ZREM", key(i), b"item-9"))),
     "zrange": (small_zset, lambda i: encode("ZRANGE", key(i), 0, -1, "WITHSCORES")),
     "zrevrange": (small_zset, lambda i: encode("ZREVRANGE", key(i), 0, -1, "WITHSCORES")),
 }
@@ -150,10 +181,10 @@ def dump(server, keep, label):
     return [int(m.group(1).replace(",", "")) for m in (tick, total)]
 
 
-def measure(path, args, keep):
+def measure(path, args, more, keep):
     """{(name, pipeline): (tick, process)} per request."""
     under = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={keep}/callgrind.out"]
-    options = ["--engine", args.engine, "--enable-debug-command", "yes", *args.args]
+    options = ["--engine", args.engine, "--enable-debug-command", "yes", *args.args, *more]
     result = {}
     with running("callgrind", os.path.abspath(path), None, 0, options, under=under) as server, \
          server.client() as client:
@@ -185,14 +216,18 @@ def main():
     parser.add_argument("--requests", type=int, default=8192, help="per row, a multiple of 16 (8192)")
     parser.add_argument("--only", action="append", choices=REQUESTS, metavar="NAME", help=", ".join(REQUESTS))
     parser.add_argument("--args", action="append", default=[], metavar="ARG", help="an argument for the servers")
+    parser.add_argument("--site", action="store_true", help="measure the last server once more, as a site")
     parser.add_argument("--keep", metavar="DIR", help="keep the profiles in DIR/0, DIR/1 …: a folder per server")
     args = parser.parse_args()
     results = []
     with tempfile.TemporaryDirectory(prefix="bench-instructions-") as tmp:
-        for i, path in enumerate(args.server):
+        runs = [(path, ()) for path in args.server]
+        if args.site:
+            runs.append((args.server[-1], ("--site-id", "1")))
+        for i, (path, more) in enumerate(runs):
             keep = os.path.join(os.path.abspath(args.keep or tmp), str(i))
             os.makedirs(keep, exist_ok=True)
-            results.append(measure(path, args, keep))
+            results.append(measure(path, args, more, keep))
     width = 10 * len(results) + (9 if len(results) > 1 else 0)
     print(f"{'':16}{'tick':>{width}}{'process':>{width}}")
     for request in results[0]:

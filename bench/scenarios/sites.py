@@ -1,7 +1,8 @@
 """Active-active sites: what a site's requests cost beside a lone server's, what another site's writes cost beside a
-primary's, bytes per key beside Redis, how late writes arrive, and keys that expire at three sites at once."""
+primary's, for several commands, bytes per key beside Redis, how late writes arrive, and keys that expire at three sites at once."""
 
 import contextlib
+import subprocess
 import time
 import urllib.request
 
@@ -10,7 +11,7 @@ from harness.data import set_32, set_32_pxat, set_100
 from harness.env import MAYFLY, REDIS
 from harness.probe import Probe
 from harness.report import INFO, LIMIT, RATIO, rows_from
-from harness.server import free_port, running
+from harness.server import child_setup, free_port, running
 
 from . import cpu
 
@@ -59,34 +60,72 @@ def wait_until_equal(sites):
 
 # -- requests at a site ---------------------------------------------------------------------------------
 
+# Rows: (name, keys or fields, how they are made, what is measured). RAND is one of so many, V a value of 100 bytes.
+RAND, V = "__rand_int__", "v" * 100
+WRITES = (
+    ("SET", 1_000_000, None, f"SET key:{RAND} {V}"),
+    ("INCR", 100_000, None, f"INCR counter:{RAND}"),
+    ("INCR, with a TTL", 10_000, f"EXPIRE counter:{RAND} 86400", f"INCR counter:{RAND}"),
+    ("EXPIRE", 100_000, f"SET key:{RAND} {V}", f"EXPIRE key:{RAND} 86400"),
+    ("HSET of 2 fields", 100_000, None, f"HSET hash:{RAND} name alice visits 17"),
+    ("HSET, 4096 fields", 4096, None, f"HSET big field:{RAND} {V}"),
+    ("HINCRBY", 100_000, None, f"HINCRBY hash:{RAND} hits 1"),
+    ("SADD", 1_000_000, None, f"SADD set member:{RAND}"),
+    ("ZADD", 1_000_000, None, f"ZADD scores 1 member:{RAND}"),
+    ("ZINCRBY", 4096, None, f"ZINCRBY scores 1 member:{RAND}"),
+    ("LPUSH", 1, None, f"LPUSH list {V}"),
+    ("RPUSH", 100_000, None, f"RPUSH list:{RAND} item"),
+    ("XADD", 1, None, "XADD stream * name value"),
+)
+READS = (("GET", 1_000_000, None, f"GET key:{RAND}"),)
+ALSO_APPLIED = "SET", "INCR", "EXPIRE", "HSET of 2 fields", "HSET, 4096 fields", "SADD", "ZADD", "LPUSH"
+
+
+def ask(env, server, of, command, requests):
+    """redis-benchmark, 50 clients with a pipeline of 16."""
+    argv = ["redis-benchmark", "-p", server.port, "-n", requests, "-r", of, "-c", 50, "-P", 16, "-q", *command.split()]
+    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=300,
+                          preexec_fn=child_setup(env.load_core, env.nice))
+    if done.returncode or "ERR" in done.stdout:
+        raise RuntimeError(f"redis-benchmark: {(done.stdout + done.stderr).strip()[-300:]}")
+
+
+def prepare(env, server, row):
+    name, of, made_by, command = row
+    server.call("FLUSHALL")
+    for c in (command, made_by):
+        if c and name not in ("LPUSH", "XADD"):     # they only grow
+            ask(env, server, of, c, min(3 * of, 1_500_000))
+
+
 def run_requests(env):
-    requests = env.pick(1_500_000, 300_000)
+    requests = env.pick(1_000_000, 200_000)
+    rows = []
     with contextlib.ExitStack() as stack:
         servers = {MAYFLY: stack.enter_context(site(env, 1, core=env.server_core)),
-                   REDIS: stack.enter_context(running(MAYFLY, env.paths[MAYFLY], env.server_core, env.nice, PLAIN))}
-        for s in servers.values():
-            load(s, set_100, cpu.KEYS)
-            cpu.benchmark(env, s, "set", 16, 20_000)            # warm-up
+                   ALONE: stack.enter_context(running(MAYFLY, env.paths[MAYFLY], env.server_core, env.nice, PLAIN))}
+        for row in WRITES + READS:
+            for s in servers.values():
+                prepare(env, s, WRITES[0] if row in READS else row)
 
-        def measure(side):
-            values = {}
-            for test in "set", "get":
-                servers[side].settle()
-                before = servers[side].cpu_ns()
-                cpu.benchmark(env, servers[side], test, 16, requests)
-                values[test] = (servers[side].cpu_ns() - before) / requests / 1e3
-            return values
+            def measure(side, row=row):
+                s = servers[MAYFLY if side == MAYFLY else ALONE]
+                s.settle()
+                before = s.cpu_ns()
+                ask(env, s, row[1], row[3], requests)
+                return {"cpu": (s.cpu_ns() - before) / requests / 1e3}
 
-        got = env.collect("SET and GET", env.rounds_or(5, 3), measure)
-    return rows_from(NAME, got, (
-        ("set", "SET P16: CPU/request at a site", "us", RATIO, SET_BAR),
-        ("get", "GET P16: CPU/request at a site", "us", RATIO, GET_BAR)), beside=ALONE)
+            got = env.collect(row[0], env.rounds_or(5, 3), measure)
+            rows += rows_from(NAME, got, (("cpu", f"{row[0]} P16: CPU/request at a site", "us", RATIO,
+                                           GET_BAR if row in READS else SET_BAR),), beside=ALONE)
+    return rows
 
 
 # -- writes of others -----------------------------------------------------------------------------------
 
 def run_apply(env):
     requests = env.pick(1_000_000, 200_000)
+    rows = []
     with contextlib.ExitStack() as stack:
         stack.enter_context(env.on_all_cores())
         sites = stack.enter_context(group(env, 2))
@@ -102,18 +141,23 @@ def run_apply(env):
                 wait(lambda: replica.info("replication", "master_repl_offset") >=
                      primary.info("replication", "master_repl_offset"))
 
-        def measure(side):
-            writes, applies = (sites if side == MAYFLY else (primary, replica))
-            cpu.benchmark(env, writes, "set", 16, 20_000)
-            caught_up(side)
-            applies.settle()
-            before = applies.cpu_ns()
-            cpu.benchmark(env, writes, "set", 16, requests)
-            caught_up(side)
-            return {"cpu": (applies.cpu_ns() - before) / requests / 1e3}
+        for row in (r for r in WRITES if r[0] in ALSO_APPLIED):
+            for side, s in ((MAYFLY, sites[0]), (PSYNC, primary)):
+                prepare(env, s, row)
+                caught_up(side)
 
-        got = env.collect("SETs of another", env.rounds_or(5, 3), measure)
-    return rows_from(NAME, got, (("cpu", "SET of another site: CPU to apply it", "us", RATIO, APPLY_BAR),), beside=PSYNC)
+            def measure(side, row=row):
+                writes, applies = (sites if side == MAYFLY else (primary, replica))
+                applies.settle()
+                before = applies.cpu_ns()
+                ask(env, writes, row[1], row[3], requests)
+                caught_up(side)
+                return {"cpu": (applies.cpu_ns() - before) / requests / 1e3}
+
+            got = env.collect(f"{row[0]} of another", env.rounds_or(5, 3), measure)
+            rows += rows_from(NAME, got, (("cpu", f"{row[0]} of another site: CPU to apply it", "us", RATIO, APPLY_BAR),),
+                              beside=PSYNC)
+    return rows
 
 
 def run_bytes(env):
