@@ -12,7 +12,7 @@
 enum {
     ROW_SYNCED = 1,   /* commits are */
     ROW_BECOMING = 2,
-    ROW_FOLLOWS = 4,  /* of a replica: if it is to be the site, it takes its place */
+    ROW_FOLLOWS = 4,  /* of a replica, which has to take the site's place before it can be the site */
 };
 
 struct site_row {

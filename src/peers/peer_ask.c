@@ -124,7 +124,7 @@ void peer_feed(struct peer *x)
     if (c->peer) ask_watch(x, c->events);
 }
 
-/* -- what comes ---------------------------------------------------------------------------------------- */
+/* -- messages of the peer ------------------------------------------------------------------------------ */
 
 /* Nothing is applied while it could not be kept: the socket is not read then. */
 static bool ask_may_apply(const struct peer *x)

@@ -14,8 +14,8 @@
  * A put has only the new value. If a command means an increment or a change in place, it sets engine.intent
  * just before; otherwise it is a plain write.
  *
- * A key that is past its deadline is not written to: dropping it is an expiry (site_expire), and so is the
- * first write to a name under which something is left that is past its deadline.
+ * A key past its deadline is not written to: dropping it is an expiry (site_expire). The first write to a
+ * name with metadata that is past its deadline also expires that.
  *
  * Of streams the entries are replicated, and the last id; groups and what is pending are the site's own. Nor
  * are staging databases: what is renamed out of them is a new key. Deadlines of hash fields, and swapping two

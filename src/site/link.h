@@ -1,23 +1,23 @@
-/* A connection between two sites, as messages: neither sockets nor time. The site that asks connects and
- * gets the effects that it lacks; the one that serves reads them from its backlog, or sends everything.
- * For both directions there are two links. Messages are RESP arrays; clocks, effects and keys in them
- * are bytes (clock.h, effect.h, sync.h).
+/* A link between two sites, as messages, without sockets or time. The site that asks connects, and gets the
+ * effects that it lacks; the site that serves reads them from its backlog, or sends everything. For both
+ * directions there are two links. Messages are RESP arrays; clocks, effects and keys in them are bytes
+ * (clock.h, effect.h, sync.h).
  *
  *     asks                                   serves
  *     SITE.HELLO protocol gid clock [FULL] [n]  →                     FULL: a snapshot is needed
- *                                      ←     SITE.CONTINUE gid clock [n]   what is lacking follows
+ *                                      ←     SITE.CONTINUE gid clock [n]   the missing effects follow
  *                                      ←     SITE.FULL head [n]            or a snapshot:
  *                                      ←     SITE.KEY database name dump   … for each key, as of the head
  *                                      ←     SITE.DONE
  *                                      ←     SITE.EFFECT effect            … as long as the link lives
- *     SITE.CLOCK clock                 →     what has arrived
+ *     SITE.CLOCK clock                 →     which effects have arrived
  *                                      ←     SITE.CLOCK clock
  *
  * The other side is not trusted. If a message is refused, nothing of it is applied and the link ends; the
  * reason is sent as SITE.REFUSED reason.
  *
- * n is the incarnation (site_meet) of who sends it; without it, 0. One of a site of which a later one was met
- * is refused with the number of that: SITE.REFUSED reason n. A link that is open ends likewise.
+ * n is the incarnation (site_meet) of the sender; 0 if it is missing. If a later incarnation of its site is
+ * known, the link is refused with that number: SITE.REFUSED reason n. Open links are ended in the same way.
  *
  * A snapshot is sent as fast as the other side reads it (walk.h); effects that are made meanwhile are sent
  * between its keys. The receiver stages it, and merges it when all of it has arrived and was checked

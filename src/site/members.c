@@ -68,7 +68,7 @@ void site_met_other_self(struct site *s, u64 incarnation)
     s->met++;
 }
 
-/* The upper half counts. The lower one tells two servers apart that both take the place of the same. */
+/* The upper half is a counter. The lower half distinguishes two servers that replace the same one. */
 void site_take_place(struct site *s, u32 random)
 {
     s->incarnations[s->gid] = (((s->incarnations[s->gid] >> 32) + 1) & INT32_MAX) << 32 | random;

@@ -107,7 +107,7 @@ static void site_after_effect(struct site *s, const struct site_effect *e, const
         if (site_is_late(s, &m)) site_expire(s, m.db, m.name, late);
 }
 
-/* An effect of ours that was lost comes back. What it had seen was seen to then. */
+/* Another site sends back an effect of ours that was lost. What it had seen was applied before. */
 static void site_took_back(struct site *s, const struct site_effect *e)
 {
     if (LIKELY(e->dot.gid != s->gid)) return;

@@ -130,13 +130,12 @@ enum site_outcome site_receive_parsed(struct site *s, const struct site_effect *
 /* Whether it is the next effect of a piece whose earlier effects are all waiting: then the effects that its
  * context covers are still to come. */
 bool site_is_next_part(const struct site *s, struct site_dot dot);
-void site_apply_pending(struct site *s); /* what waited for something that has come by a full sync */
+void site_apply_pending(struct site *s); /* effects that waited for others, which a full sync has brought */
 void site_commit(struct site *s);        /* makes the effect of s->moves, applies it, and empties s->moves */
 
 /* -- members and clocks (members.c) */
-/* Another server may take the place of one that was a site: its replica, of which it is unknown whether it
- * has all. It has a higher number, the incarnation; 0 is the site's first server. False: a later one of this
- * site was met. */
+/* A site's replica may take its place, perhaps without having all of its effects. It gets a higher number,
+ * the incarnation; 0 is the site's first server. False: a later incarnation of this site is known. */
 bool site_meet(struct site *s, u8 gid, u64 incarnation);
 void site_met_other_self(struct site *s, u64 incarnation); /* of ourselves, a later one */
 void site_take_place(struct site *s, u32 random);          /* this server becomes the site's next one */
