@@ -17,6 +17,9 @@
  * files that don't have a key costs 0.8 us more than asking 5. Families read by range have to seek in each
  * file, so they have few.
  *
+ * Keys have as many files in L0 as disk space allows: random SETs make compactions read a fifth less with 40
+ * files than with 32 (decision 028).
+ *
  * Deadlines are a queue: rows are deleted soon after they are written. L0 is kept small.
  *
  * The Raft log is a queue, too, of rows that are hardly ever read and are deleted by range. The larger its
@@ -25,7 +28,7 @@ static const struct {
     u8 memtable, level0;
     bool bloom;
 } shapes[FAM_COUNT] = {
-    [FAM_META] = {2, 32, true},     [FAM_DATA] = {8, 8, true},    [FAM_SCORE] = {8, 8, false},
+    [FAM_META] = {2, 40, true},     [FAM_DATA] = {8, 8, true},    [FAM_SCORE] = {8, 8, false},
     [FAM_RANK] = {4, 8, true},      [FAM_FIELD] = {4, 8, true},   [FAM_STREAM] = {8, 8, true},
     [FAM_DEADLINE] = {4, 2, false}, [FAM_INFO] = {1, 8, false},   [FAM_COMPANION] = {2, 8, true},
     [FAM_RAFT_LOG] = {8, 4, false},
