@@ -260,7 +260,7 @@ static bool plan_hand_on(struct plan *p, size_t i, u64 gone)
     const struct schedule_region *r = &p->t->regions[i];
     u64 heir = gone == r->leader ? plan_heir(p, r) : 0;
     if (gone != r->leader) return false;
-    if (!heir) return r->voters_n > 1 || r->learners_n == 0;
+    if (!heir) return r->voters_n > 1;
     plan_tally(p, r->leader)->leaders--, plan_tally(p, heir)->leaders++;
     plan_step(p, i, SCHEDULE_TRANSFER, "the leader is about to leave the region")->peer = heir;
     return true;
@@ -419,7 +419,6 @@ static void plan_leaders(struct plan *p)
 static void plan_approach(struct plan *p, size_t i, const struct schedule_region *into)
 {
     const struct schedule_region *r = &p->t->regions[i];
-    if (r->voters_n != p->wanted) return;
     for (u32 k = 0; k < into->voters_n && p->moves < p->t->moves_max; k++) {
         size_t at = plan_index(p, into->voters[k]);
         if (plan_is_on(r, node_of(into->voters[k])) || p->tally[at].incoming >= p->t->moves_node_max)
@@ -443,7 +442,6 @@ static void plan_merge(struct plan *p, size_t i)
         plan_step(p, i, SCHEDULE_MERGE, "it has %llu bytes, and with its neighbour %llu", (ull)r->bytes,
                   (ull)(r->bytes + into->bytes))
             ->into = into->region;
-        p->done[k] = true;
     }
 }
 
