@@ -184,6 +184,12 @@ sim: $(SIM)
 	$(Q)$(SIM) --seed $(SEED) --seeds $(SEEDS) --seconds $(SECONDS)
 	$(Q)SEED=$(SEED) tests/sim/planted $(SIM)
 
+#: rules-planted     break each rule of placement and of regions in turn: tests must find it. Minutes (ONLY=word)
+.PHONY: rules-planted
+rules-planted: $(BUILD)/libmayfly.a $(RAFT_LIB)
+	$(Q)tests/raft/broken_rules.py --only '$(ONLY)' --compile '$(CC) $(CFLAGS_ALL) $(TEST_FLAGS)' \
+	    --link '$(BUILD)/libmayfly.a $(RAFT_LIB) $(LDFLAGS_ALL) -fno-lto -Wl,--no-as-needed $(LIBS) -lcmocka'
+
 #: site-model        the specification of active-active sites: its scenarios and random histories
 .PHONY: site-model
 site-model:

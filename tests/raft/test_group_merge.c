@@ -11,7 +11,7 @@
 #include "cluster/merge_rules.h"
 #include "raft/merge.h"
 
-enum { SELF = 1, SOURCE = 7, LOG_MAX = 32 };
+enum { SELF = 1, SOURCE = 7, LOG_MAX = 128 };
 
 struct member {
     struct raft_machine machine;
@@ -137,15 +137,18 @@ static struct member *member_new(u32 voters)
 }
 
 /* The only voter, which leads. */
-static struct member *leader(void)
+static struct member *leader_of(u16 first, u16 last)
 {
     struct member *m = member_new(1);
+    m->at.slots = (struct raft_slots){first, last};
     open_group(m);
     group_campaign(m->group);
     sync_log(m);
     assert_true(group_is_leader(m->group));
     return m;
 }
+
+static struct member *leader(void) { return leader_of(0, 99); }
 
 static void member_free(struct member *m)
 {
@@ -154,14 +157,16 @@ static void member_free(struct member *m)
     mem_free(m);
 }
 
-static bool prepare(struct member *m, enum raft_merge_role role)
+static bool prepare_with(struct member *m, enum raft_merge_role role, u64 other, u32 version)
 {
     struct buf b = {0};
-    raft_merge_prepare_encode(&b, &(struct raft_merge_prepare){role, SOURCE, 9});
+    raft_merge_prepare_encode(&b, &(struct raft_merge_prepare){role, other, version});
     bool ok = group_propose(m->group, RAFT_KIND_MERGE_PREPARE, buf_bytes(&b));
     buf_release(&b);
     return ok;
 }
+
+static bool prepare(struct member *m, enum raft_merge_role role) { return prepare_with(m, role, SOURCE, 9); }
 
 static const struct raft_merge_commit COMMIT = {
     .source = SOURCE, .index = 40, .term = 6, .clock_ms = 5000, .version = 8, .slots = {100, 199}};
@@ -350,6 +355,119 @@ static void test_a_source_whose_target_has_lost_entries_rolls_back(void **state 
     member_free(target);
 }
 
+static enum merge_refusal begin(const struct member *target, const struct member *source)
+{
+    struct merge_member t = {1, target->group}, s = {SOURCE, source->group};
+    return merge_begin(&t, &s);
+}
+
+static void test_what_a_merge_needs_to_begin(void **state UNUSED)
+{
+    struct member *t = leader(), *s = leader_of(100, 199), *far = leader_of(101, 199);
+    struct member *follower = member_new(1), *elsewhere = member_new(2), *changes = leader_of(100, 199);
+    struct raft_change add = {2, RAFT_ADD_LEARNER};
+    follower->at.slots = elsewhere->at.slots = s->at.slots;
+    open_group(follower);
+    open_group(elsewhere);
+    assert_int_equal(begin(t, far), MERGE_NOT_NEIGHBOURS);
+    assert_int_equal(begin(t, elsewhere), MERGE_OTHER_NODES);
+    assert_int_equal(begin(t, follower), MERGE_LEADERS);
+    assert_int_equal(begin(follower, t), MERGE_LEADERS);
+    assert_int_equal(group_change(changes->group, &add, 1), GROUP_CHANGE_PROPOSED);
+    assert_int_equal(begin(t, changes), MERGE_BUSY);
+    assert_int_equal(begin(changes, t), MERGE_BUSY);
+    for (u32 i = 0; i < 70; i++) assert_true(group_propose(s->group, RAFT_KIND_CLOCK, (bytes){0}));
+    assert_int_equal(begin(t, s), MERGE_LATER); /* its disk is that far behind */
+    sync_log(s);
+    assert_int_equal(begin(t, s), MERGE_BEGUN);
+    assert_int_equal(begin(t, s), MERGE_BUSY); /* it is not committed yet … */
+    assert_int_equal(begin(s, t), MERGE_BUSY);
+    sync_log(t);
+    assert_int_equal(begin(t, s), MERGE_BUSY); /* … and now the target is prepared */
+    assert_int_equal(begin(s, t), MERGE_BUSY);
+    struct member *all[] = {t, s, far, follower, elsewhere, changes};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) member_free(all[i]);
+}
+
+static struct member *source_of(u16 first, u64 target, u32 version)
+{
+    struct member *s = leader_of(first, 199);
+    assert_true(prepare_with(s, RAFT_MERGE_SOURCE, target, version));
+    sync_log(s);
+    return s;
+}
+
+static bool has_facts(const struct member *target, const struct member *source)
+{
+    struct merge_member t = {1, target->group}, s = {SOURCE, source->group};
+    struct raft_merge_commit c;
+    bool has = merge_facts(&t, &s, &c);
+    if (has) assert_int_equal(c.index, source->at.merge.index);
+    return has;
+}
+
+/* The target has region number 1, and is prepared in version 4. */
+static void test_what_a_target_takes_over_is_prepared_for_it(void **state UNUSED)
+{
+    struct member *t = leader(), *s = leader_of(100, 199), *follower = member_new(1);
+    assert_int_equal(begin(t, s), MERGE_BEGUN);
+    sync_log(t);
+    assert_false(has_facts(t, s));
+    follower->at.slots = s->at.slots;
+    follower->at.merge = (struct raft_merge){RAFT_MERGE_SOURCE, 4, 1, 5, 5};
+    open_group(follower);
+    struct member *others[] = {s, follower, source_of(100, 5, 4), source_of(100, 1, 3), source_of(101, 1, 4)};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        assert_false(has_facts(t, others[i]));
+        member_free(others[i]);
+    }
+    s = leader_of(100, 199);
+    assert_true(prepare_with(s, RAFT_MERGE_TARGET, 1, 0)); /* the other way round */
+    sync_log(s);
+    assert_false(has_facts(t, s));
+    member_free(s);
+    s = source_of(100, 1, 4);
+    assert_true(has_facts(t, s));
+    member_free(s);
+    member_free(t);
+}
+
+static u64 last_index(const struct member *m)
+{
+    struct group_status s;
+    group_status(m->group, &s);
+    return s.core.last_index;
+}
+
+static void test_a_merge_is_given_up_in_time(void **state UNUSED)
+{
+    struct member *target = leader(), *source = leader_of(100, 199);
+    struct merge_member t = {1, target->group}, s = {SOURCE, source->group};
+    u64 last = last_index(target), source_last = last_index(source);
+    merge_target(&t, &s, MERGE_PATIENCE_TICKS + 1);
+    assert_int_equal(last_index(target), last); /* it is not prepared */
+    assert_int_equal(begin(target, source), MERGE_BEGUN);
+    sync_log(target);
+    merge_target(&t, &s, 1);
+    merge_target(&t, &s, 2); /* not twice */
+    assert_int_equal(last_index(source), source_last + 1);
+    sync_log(source);
+    merge_source(&s, &t, false);
+    sync_log(source);
+    assert_int_equal(source->at.merge.role, RAFT_MERGE_SOURCE);
+    merge_source(&s, &t, true);
+    sync_log(source);
+    assert_int_equal(source->at.merge.role, RAFT_MERGE_NONE);
+    merge_target(&t, &s, MERGE_PATIENCE_TICKS);
+    sync_log(target);
+    assert_int_equal(target->at.merge.role, RAFT_MERGE_TARGET);
+    merge_target(&t, &s, MERGE_PATIENCE_TICKS + 1);
+    sync_log(target);
+    assert_int_equal(target->at.merge.role, RAFT_MERGE_NONE);
+    member_free(target);
+    member_free(source);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -360,6 +478,9 @@ int main(void)
         cmocka_unit_test(test_behind_the_prepare_of_a_source_all_is_void),
         cmocka_unit_test(test_what_a_commit_proves_is_applied),
         cmocka_unit_test(test_a_source_whose_target_has_lost_entries_rolls_back),
+        cmocka_unit_test(test_what_a_merge_needs_to_begin),
+        cmocka_unit_test(test_what_a_target_takes_over_is_prepared_for_it),
+        cmocka_unit_test(test_a_merge_is_given_up_in_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,6 +84,7 @@ static void test_a_merged_region_never_speaks_again(void **state UNUSED)
     assert_int_equal(rules_split(&h, 4, (u64)NODE << 24 | 77), REGION_SPLIT_DISCARD);
     assert_int_equal(rules_merged(&h, 4)->into, 5);
     assert_null(rules_merged(&h, 6));
+    assert_null(rules_merged(&HERE, 3)); /* a member of it was removed, nothing else */
 }
 
 static void test_a_source_stays_while_its_target_may_need_it(void **state UNUSED)
@@ -109,6 +110,7 @@ static void test_a_snapshot_replaces_what_was_merged(void **state UNUSED)
     assert_false(rules_may_install_over(&h, 5, (struct raft_slots){0, 199}, 9)); /* of before */
     assert_true(rules_may_install_over(&h, 6, (struct raft_slots){0, 299}, 20));
     assert_false(rules_may_install_over(&h, 6, (struct raft_slots){0, 299}, 19));
+    assert_false(rules_may_install_over(&h, 7, (struct raft_slots){0, 99}, 100)); /* of neither target */
     h.tombstones_n = 0;
     assert_false(rules_may_install_over(&h, 5, (struct raft_slots){0, 199}, 10));
 }
@@ -133,8 +135,13 @@ static void test_regions_merge_on_the_same_nodes(void **state UNUSED)
     assert_false(rules_same_nodes(&a, &b));
     b = a, b.voters_n = 1;
     assert_false(rules_same_nodes(&a, &b));
-    b = a, b.learners[b.learners_n++] = peer_of(2, 9);
-    assert_false(rules_same_nodes(&a, &b));
+    assert_false(rules_same_nodes(&b, &a));
+    u32 *others[] = {&b.learners_n, &b.outgoing_n, &b.learners_next_n};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        b = a, *others[i] = 1;
+        assert_false(rules_same_nodes(&a, &b));
+        assert_false(rules_same_nodes(&b, &a));
+    }
 }
 
 static void test_a_newer_configuration_proves_removal(void **state UNUSED)

@@ -182,6 +182,126 @@ static void test_regions_grow_with_the_nodes(void **state UNUSED)
     assert_int_equal(w->n, 0); /* as many as there are nodes */
 }
 
+static void nothing(struct world *w)
+{
+    world_schedule(w);
+    assert_int_equal(w->n, 0);
+}
+
+static void world_learn(struct schedule_region *r, u64 node) { r->learners[r->learners_n++] = peer_of(node, 7); }
+
+/* Its clock is that of another node: one that was heard from in the future lives. */
+static void test_a_node_heard_from_later_than_now_lives(void **state UNUSED)
+{
+    struct world *w = world_new(4, 3);
+    world_region(w, "123");
+    nothing((w->nodes[2].heard_ms = NOW + 5, w));
+}
+
+static void test_members_on_unknown_nodes_are_replaced(void **state UNUSED)
+{
+    struct world *w = world_new(4, 3);
+    world_region(w, "129");
+    const struct schedule_step *s = only(w, SCHEDULE_ADD);
+    assert_true(s->node == 3 || s->node == 4);
+}
+
+static void test_of_too_many_voters_one_that_follows_goes(void **state UNUSED)
+{
+    struct world *w = world_new(4, 3);
+    world_region(w, "1234");
+    assert_int_not_equal(only(w, SCHEDULE_REMOVE)->gone, peer_of(1, 1));
+}
+
+/* Limits count learners that are there, and those that are added just now. */
+static void test_few_learners_at_a_time(void **state UNUSED)
+{
+    struct world *w = world_new(4, 3);
+    struct schedule_region *a = world_region(w, "123");
+    world_region(w, "213");
+    w->t.moves_node_max = 1;
+    world_kill(w, 3);
+    only(w, SCHEDULE_ADD);
+    world_learn(a, 4);
+    assert_int_equal(only(w, SCHEDULE_PROMOTE)->region, 1);
+    w = world_new(5, 3);
+    world_region(w, "123");
+    world_region(w, "213");
+    world_kill(w, 3);
+    world_schedule(w);
+    assert_int_equal(w->n, 2);
+    assert_int_not_equal(w->steps[0].node, w->steps[1].node); /* to where there are fewer */
+}
+
+static void test_no_more_moves_than_make_it_even(void **state UNUSED)
+{
+    struct world *w = world_new(4, 3);
+    static const char *const nodes[] = {"123", "231", "312"};
+    u32 moves = 0;
+    w->t.moves_max = w->t.moves_node_max = 8;
+    for (u32 i = 0; i < 6; i++) world_region(w, nodes[i % 3]);
+    world_schedule(w);
+    for (size_t i = 0; i < w->n; i++) moves += w->steps[i].kind == SCHEDULE_ADD;
+    assert_int_equal(moves, 4); /* 5, 5, 4 and 4 */
+}
+
+static void test_a_move_that_is_not_needed_any_more_is_taken_back(void **state UNUSED)
+{
+    struct world *w = world_new(4, 3);
+    struct schedule_region *a = world_region(w, "123");
+    world_region(w, "214");
+    world_region(w, "342");
+    world_region(w, "431");
+    world_learn(a, 4);
+    assert_int_equal(only(w, SCHEDULE_REMOVE)->gone, peer_of(4, 7));
+}
+
+/* Two regions whose leader is on a node that goes: the other nodes get one each. */
+static void test_who_leaves_hands_on_to_nodes_that_lead_less(void **state UNUSED)
+{
+    struct world *w = world_new(5, 3);
+    struct schedule_region *a = world_region(w, "123"), *b = world_region(w, "123");
+    w->t.moves_node_max = 4;
+    w->nodes[0].draining = true;
+    world_learn(a, 4), world_learn(b, 4);
+    world_schedule(w);
+    assert_int_equal(w->n, 2);
+    for (size_t i = 0; i < 2; i++) assert_int_equal(w->steps[i].kind, SCHEDULE_TRANSFER);
+    assert_int_equal(node_of(w->steps[0].peer) + node_of(w->steps[1].peer), 2 + 3);
+    w->t.regions_n = 1;
+    w->nodes[1].away = true;
+    assert_int_equal(only(w, SCHEDULE_TRANSFER)->peer, peer_of(3, 1));
+    nothing((w->nodes[2].away = true, w)); /* it waits for somebody to hand on to */
+}
+
+static void test_a_node_that_leads_little_is_preferred(void **state UNUSED)
+{
+    struct world *w = world_new(4, 3);
+    struct schedule_region *a = world_region(w, "123");
+    world_region(w, "243");
+    world_learn(a, 4);
+    w->nodes[0].draining = true;
+    assert_int_equal(only(w, SCHEDULE_TRANSFER)->peer, peer_of(3, 1));
+}
+
+static void test_without_a_leader_there_is_no_step(void **state UNUSED)
+{
+    struct world *w = world_new(4, 3);
+    struct schedule_region *r = world_region(w, "123");
+    world_kill(w, 3);
+    nothing((r->leader = 0, w));
+    world_learn(r, 4);
+    nothing(w);
+}
+
+static void test_there_are_no_more_steps_than_asked_for(void **state UNUSED)
+{
+    struct world *w = world_new(4, 3);
+    for (u32 i = 0; i < 3; i++) world_learn(world_region(w, "123"), 4);
+    world_kill(w, 3);
+    assert_int_equal(schedule(&w->t, w->steps, 1), 1);
+}
+
 static void test_splits_and_merges(void **state UNUSED)
 {
     struct world *w = world_new(3, 3);
@@ -201,12 +321,6 @@ static void test_splits_and_merges(void **state UNUSED)
     assert_int_equal(s->region, 1);
     assert_int_equal(s->into, 2);
     w->t.regions_min = 3;
-    world_schedule(w);
-    assert_int_equal(w->n, 0);
-}
-
-static void nothing(struct world *w)
-{
     world_schedule(w);
     assert_int_equal(w->n, 0);
 }
@@ -295,6 +409,30 @@ static void test_leaderships_move_along_a_path(void **state UNUSED)
     assert_int_equal(w->n, 2);
     for (size_t i = 0; i < 2; i++) assert_int_equal(w->steps[i].kind, SCHEDULE_TRANSFER);
     assert_int_equal(node_of(w->steps[0].peer) + node_of(w->steps[1].peer), 2 + 3);
+}
+
+/* Neighbours that are on the same nodes already come first. Nodes that have enough to do are passed over. */
+static void test_merges_that_need_no_moves_come_first(void **state UNUSED)
+{
+    struct world *w = world_new(4, 3);
+    world_region(w, "123")->bytes = 5;
+    world_region(w, "234")->bytes = 5;
+    world_region(w, "342")->bytes = 5;
+    w->t.merge_bytes = 10, w->t.merges_max = 1;
+    const struct schedule_step *s = only(w, SCHEDULE_MERGE);
+    assert_int_equal(s->region, 3);
+    assert_int_equal(s->into, 2);
+    w = world_new(6, 3);
+    world_region(w, "123")->bytes = 5;
+    world_region(w, "145")->bytes = 4;
+    struct schedule_region *c = world_region(w, "456");
+    c->slots.last += 100, c->slots.first += 100; /* no neighbour */
+    world_learn(c, 2);
+    w->t.merge_bytes = 10, w->t.merges_max = 2, w->t.moves_node_max = 1;
+    world_schedule(w);
+    for (size_t i = 0; i < w->n; i++)
+        if (w->steps[i].kind == SCHEDULE_ADD) assert_int_equal(w->steps[i].node, 3);
+    assert_true(w->n > 0);
 }
 
 /* ---- Whatever happens, it comes to an end. */
@@ -477,10 +615,21 @@ int main(void)
         cmocka_unit_test(test_what_is_uneven_may_stay),
         cmocka_unit_test(test_the_only_member_moves),
         cmocka_unit_test(test_regions_grow_with_the_nodes),
+        cmocka_unit_test(test_a_node_heard_from_later_than_now_lives),
+        cmocka_unit_test(test_members_on_unknown_nodes_are_replaced),
+        cmocka_unit_test(test_of_too_many_voters_one_that_follows_goes),
+        cmocka_unit_test(test_few_learners_at_a_time),
+        cmocka_unit_test(test_no_more_moves_than_make_it_even),
+        cmocka_unit_test(test_a_move_that_is_not_needed_any_more_is_taken_back),
+        cmocka_unit_test(test_who_leaves_hands_on_to_nodes_that_lead_less),
+        cmocka_unit_test(test_a_node_that_leads_little_is_preferred),
+        cmocka_unit_test(test_without_a_leader_there_is_no_step),
+        cmocka_unit_test(test_there_are_no_more_steps_than_asked_for),
         cmocka_unit_test(test_splits_and_merges),
         cmocka_unit_test(test_merges_wait_and_keep_away_from_splits),
         cmocka_unit_test(test_few_merges_at_a_time),
         cmocka_unit_test(test_members_come_together_to_be_merged),
+        cmocka_unit_test(test_merges_that_need_no_moves_come_first),
         cmocka_unit_test(test_leaderships_move_along_a_path),
         cmocka_unit_test(test_it_becomes_even_and_silent),
     };
