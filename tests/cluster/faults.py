@@ -185,17 +185,39 @@ class Clock(Fault):
         """Nothing is mended: the clocks stay as they are."""
 
 
+class ClockAhead(Fault):
+    """The clock of a follower is ahead. It applies entries at their stamps all the same."""
+    needs, skew = ('clock',), 401.0
+    lasts = 2.0, 4.0
+
+    def begin(self):
+        self.machines.dials['clock', self.number(self.rng.choice(self.cluster.followers()))].turn(400)
+
+    def end(self):
+        for i in range(len(self.nodes)):
+            self.machines.dials['clock', i].turn(0)
+
+
 class Power(Fault):
-    """All machines lose power at once, when the disks of followers are behind that of the leader. First they stop: what they say
+    """All machines lose power at once, when their disks are behind: those of followers, or all. First they stop: what they say
     after their disk has gone would not have been said."""
     needs = 'lossy disk', 'sync'
     lasts = 0.0, 0.5
 
     def begin(self):
-        running, sync_ms = [n for n in self.nodes if n.alive()], self.rng.choice((0, 20, 100, 100))
-        for n in self.cluster.followers():
-            self.machines.dials['sync', self.number(n)].turn(sync_ms)
+        if self.rng.random() < 0.5:
+            self.slow_down(self.cluster.followers(), self.rng.choice((0, 20, 100, 100)))
+        else:
+            self.slow_down(self.nodes, self.rng.choice((100, 1000)))
         time.sleep(0.5)
+        self.cut()
+
+    def slow_down(self, nodes, sync_ms):
+        for n in nodes:
+            self.machines.dials['sync', self.number(n)].turn(sync_ms)
+
+    def cut(self):
+        running = [n for n in self.nodes if n.alive()]
         for n in running:
             n.proc.send_signal(signal.SIGSTOP)
         for n in running:
@@ -204,13 +226,38 @@ class Power(Fault):
             disk.cut()
         for n in running:
             n.kill()
-
-    def end(self):
         for disk in self.machines.disks:
             disk.power_on()
-        for i, n in enumerate(self.nodes):
-            self.machines.dials['sync', i].turn(0)
+        self.slow_down(self.nodes, 0)
+
+    def end(self):
+        for n in self.nodes:
+            if not n.alive():
+                n.start()
+
+
+class PowerDead(Power):
+    """Followers have slow disks and clocks that are behind. Keys die, are seen dead on the leader, and nothing else is written.
+    Then all lose power, and the followers come back without the leader. What was seen dead stays dead."""
+    needs, skew = ('lossy disk', 'sync', 'clock'), 401.0
+    lasts = 2.0, 3.0
+
+    def begin(self):
+        others = self.cluster.followers()
+        for n in others:
+            self.machines.dials['clock', self.number(n)].turn(-400)
+        with self.load.no_writes():
+            self.slow_down(others, 5000)
+            time.sleep(self.rng.uniform(1.0, 2.0))
+            self.cut()
+        for n in others:
             n.start()
+        self.cluster.leader()
+
+    def end(self):
+        for i in range(len(self.nodes)):
+            self.machines.dials['clock', i].turn(0)
+        super().end()
 
 
 class PowerCompacted(Power):
@@ -284,7 +331,8 @@ class MergeBroken(Merge):
 
 FAULTS = {'kill-leader': Kill, 'kill-follower': KillFollower, 'stop': Stop, 'partition': Partition, 'stale-leader': StaleLeader,
           'one-way': OneWay, 'loss': Loss, 'slow-disk': SlowDisk, 'full-disk': FullDisk, 'clock': Clock,
-          'power': Power, 'power-compacted': PowerCompacted, 'merge': Merge, 'merge-broken': MergeBroken}
+          'clock-ahead': ClockAhead, 'power-dead': PowerDead, 'power': Power, 'power-compacted': PowerCompacted, 'merge': Merge,
+          'merge-broken': MergeBroken}
 
 
 # -- members -----------------------------------------------------------------------------------------------------

@@ -16,10 +16,10 @@ from matrix import some
 NO_ORDER = 'no order explains'
 # name: its bit, the cells that may find it, and what they say then
 BUGS = {
-    'send-before-persist': (1, [('power', 'registers')], f'{NO_ORDER}|are lost'),
+    'send-before-persist': (1, [('power', 'registers')], f'{NO_ORDER}|are lost|out of range|left == right'),
     'read-unconfirmed': (4, [('stale-leader', 'plain')], NO_ORDER),
-    'expire-by-wall-clock': (8, [('clock', 'registers')], f'differs from|{NO_ORDER}'),
-    'no-fence': (32, [('clock', 'registers')], NO_ORDER),
+    'expire-by-wall-clock': (8, [('clock-ahead', 'counters')], f'differs from|{NO_ORDER}'),
+    'no-fence': (32, [('power-dead', 'registers')], NO_ORDER),
     'reply-early': (64, [('partition', 'registers'), ('kill-leader', 'counters')], f'{NO_ORDER}|are lost'),
 }
 
@@ -31,6 +31,7 @@ def found(name, fault, kind, seed, ops):
             cell.run()
         except AssertionError as e:     # a node that crashed, or a cluster that does not recover
             cell.wrong.append(str(e))
+            cell.wrong += [f'{n.folder} has ended: {n.logged()[-1500:]}' for n in cell.cluster.nodes if not n.alive()]
     reasons = [why for why in cell.wrong if re.search(BUGS[name][2], why)]
     if reasons:
         print(f'  {name}: found by {fault} × {kind}, seed {seed}, {cell.load.done} operations: {reasons[0][:600]}', flush=True)
