@@ -264,11 +264,13 @@ sites-tests: $(BUILD)/mayfly-server
 sites-soak: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) tests/sites/soak.py --minutes $(or $(SOAK_MINUTES),60) $(if $(SEED),--seed $(SEED))
 
-#: cluster-large     a region with 1 GB (SPLIT_MB) must split itself: minutes
+#: cluster-large     a region with 1 GB (SPLIT_MB) must split itself, a node with 2 GB (DEAD_MB) must be replaced: minutes
 .PHONY: cluster-large
 cluster-large: $(BUILD)/mayfly-server
 	$(Q)MAYFLY_SPLIT_MB=$(or $(SPLIT_MB),1024) $(TEST_ENV) $(PYTHON) -m pytest -q -rs -s -p no:cacheprovider \
 		tests/cluster/test_autosplit.py -k default_limit
+	$(Q)MAYFLY_DEAD_MB=$(or $(DEAD_MB),2048) $(TEST_ENV) $(PYTHON) -m pytest -q -rs -s -p no:cacheprovider \
+		tests/cluster/test_dead_node.py
 
 #: cluster-faults    real nodes × faults × workloads with checked histories: needs root, more than an hour (NODES, FAULTS, KINDS, OPS)
 #: cluster-planted   … which must find bugs planted in the server
