@@ -38,6 +38,7 @@ static bool begins_after(const void *leaf, bytes name)
 static struct omap_leaf *leaf_for(const struct omap *o, bytes name)
 {
     if (!begins_after(o->tree.tail, name)) return omap_leaf_of(o->tree.tail);
+    if (o->tree.height == 0 || begins_after(o->tree.head->next, name)) return omap_leaf_of(o->tree.head);
     struct ctree_node *node = o->tree.root;
     for (u32 level = o->tree.height; level > 0; level--) {
         const struct ctree_inner *in = (const struct ctree_inner *)node;

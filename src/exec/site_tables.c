@@ -10,13 +10,19 @@ static bool tables_serves(const struct engine *e, u32 db) { return db < e->datab
 
 /* -- logged ---------------------------------------------------------------------------------------- */
 
+/* False: nobody reads the journal, and only the change is noted. */
+static bool log_wanted(struct engine *e, const struct key_ref *ref)
+{
+    struct journal *j = &e->site->region->journal;
+    if (journal_wanted(j)) return tables_serves(e, ref->db);
+    if (tables_serves(e, ref->db)) journal_changed(j);
+    return false;
+}
+
 static void log_note(struct engine *e, enum site_log_op op, const struct key_ref *ref, bytes key, bytes name,
                      bytes value)
 {
-    struct journal *j = &e->site->region->journal;
-    if (!tables_serves(e, ref->db)) return;
-    if (journal_wanted(j)) site_log_key(&e->site->log, op, ref->db, key, name, value);
-    else journal_changed(j);
+    if (log_wanted(e, ref)) site_log_key(&e->site->log, op, ref->db, key, name, value);
 }
 
 static bool tables_has_companion(struct engine *e, struct key_ref *ref)
@@ -35,6 +41,10 @@ static void log_made(struct engine *e, struct key_ref *ref, bool was, bytes key)
 /* Records before calling the primitive, because that may move what the ref points to. */
 static void logged_set_head(struct engine *e, struct key_ref *ref, bytes head)
 {
+    if (!log_wanted(e, ref)) {
+        own_ops(e)->companion.set_head(e, ref, head);
+        return;
+    }
     bool was = tables_has_companion(e, ref);
     log_note(e, SITE_LOG_HEAD, ref, ref->key, (bytes){0}, head);
     own_ops(e)->companion.set_head(e, ref, head);
@@ -43,6 +53,10 @@ static void logged_set_head(struct engine *e, struct key_ref *ref, bytes head)
 
 static void logged_put(struct engine *e, struct key_ref *ref, bytes name, bytes value)
 {
+    if (!log_wanted(e, ref)) {
+        own_ops(e)->companion.put(e, ref, name, value);
+        return;
+    }
     bool was = tables_has_companion(e, ref);
     log_note(e, SITE_LOG_PUT, ref, ref->key, name, value);
     own_ops(e)->companion.put(e, ref, name, value);

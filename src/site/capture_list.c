@@ -73,7 +73,7 @@ static struct site_key *list_push(struct site_capture *c, struct key_ref *ref, b
 static void capture_push_all(struct engine *e, struct key_ref *ref, bool front, const bytes *v, u32 n)
 {
     struct site_capture *c = capture_enter(e, ref);
-    if (capture_serves(c, ref->db) && n) {
+    if (capture_serves(c, ref->db) && n && !capture_plain_push(c, ref, front, v, n)) {
         struct site_key *k = list_push(c, ref, front, v, n);
         c->own->seq.push_all(e, &k->ref, front, v, n);
         capture_save(c, k, ref);
@@ -136,7 +136,8 @@ static void list_rem(struct site_capture *c, struct key_ref *ref, u64 from, u64 
 static void capture_pop(struct engine *e, struct key_ref *ref, bool front, struct buf *out)
 {
     struct site_capture *c = capture_enter(e, ref);
-    if (capture_serves(c, ref->db)) list_rem(c, ref, front ? 0 : c->own->size(e, ref) - 1, 1);
+    if (capture_serves(c, ref->db) && !capture_plain_pop(c, ref, front))
+        list_rem(c, ref, front ? 0 : c->own->size(e, ref) - 1, 1);
     c->own->seq.pop(e, ref, front, out);
     capture_leave(c);
 }

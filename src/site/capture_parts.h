@@ -103,6 +103,13 @@ void capture_plain_put(struct site_capture *c, struct key_ref *ref, struct site_
 void capture_plain_end(struct site_capture *c, struct key_ref *ref, const struct site_head *h);
 /* One that the engine still has is removed. */
 bool capture_plain_rem(struct site_capture *c, struct key_ref *ref, bytes path);
+/* The metadata of elements that the engine is about to add to a list, or to pop. */
+bool capture_plain_push(struct site_capture *c, struct key_ref *ref, bool front, const bytes *v, u32 n);
+bool capture_plain_pop(struct site_capture *c, struct key_ref *ref, bool front);
+/* An entry that the engine is about to get, after all others. */
+bool capture_plain_entry(struct site_capture *c, struct key_ref *ref, bytes path, bytes value);
+/* Whether the last move was about this stream, and no cell says its last id. */
+bool capture_plain_only_entries(struct site_capture *c, struct key_ref *ref);
 /* A counter of this site grows; the engine's value is the caller's. */
 bool capture_plain_incr(struct site_capture *c, struct key_ref *ref, i64 by);
 bool capture_plain_add(struct site_capture *c, struct key_ref *ref, bytes path, i64 by);

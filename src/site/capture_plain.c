@@ -3,6 +3,7 @@
  * returns false, with nothing done, if the key has other metadata. */
 #include "base/num.h"
 #include "site/capture_parts.h"
+#include "site/place.h"
 
 static bool plain_made(const struct site_capture *c, struct site_dot dot)
 {
@@ -43,6 +44,7 @@ static void plain_move(struct site_capture *c, const struct key_ref *ref, struct
         k->db = ref->db;
         buf_clear(&k->name);
         buf_append_bytes(&k->name, ref->key);
+        c->added = false;
     }
     m->db = ref->db;
     m->name = buf_bytes(&k->name);
@@ -135,6 +137,67 @@ bool capture_plain_rem(struct site_capture *c, struct key_ref *ref, bytes path)
     h.cells[ref->type].live--;
     plain_put_head(c, ref, &h);
     return true;
+}
+
+/* -- lists ----------------------------------------------------------------------------------------- */
+
+/* The path of the first or last element, in c->seen; false: there is none. */
+static bool plain_list_end(struct site_capture *c, struct key_ref *ref, bool front)
+{
+    const struct companion_ops *ops = &c->own->companion;
+    const char from = front ? TYPE_LIST : TYPE_LIST + 1;
+    struct rows_iter it;
+    bytes row;
+    ops->iter(c->site.e, ref, bytes_of(&from, 1), !front, &it);
+    bool there = ops->next(&it, &row, NULL) && row.n > 1 && row.p[0] == TYPE_LIST;
+    buf_clear(&c->seen);
+    if (there) buf_append(&c->seen, row.p + 1, row.n - 1);
+    ops->done(&it);
+    return there;
+}
+
+bool capture_plain_push(struct site_capture *c, struct key_ref *ref, bool front, const bytes *v, u32 n)
+{
+    struct site_head h;
+    if (!capture_plain_begin(c, ref, 0, &h)) return false;
+    i64 at = front ? -(i64)c->effect.stamp : (i64)c->effect.stamp;
+    if (plain_list_end(c, ref, front)) {
+        i64 end = site_place_n(buf_bytes(&c->seen));
+        at = front ? MIN(at, end - 1) : MAX(at, end + 1);
+    }
+    for (u32 i = 0; i < n; i++) {
+        buf_clear(&c->seen);
+        site_put_place(&c->seen, at, c->effect.dot, front ? -(i64)i : (i64)i);
+        capture_plain_put(c, ref, &h, buf_bytes(&c->seen), v[i], true);
+    }
+    capture_plain_end(c, ref, &h);
+    return true;
+}
+
+bool capture_plain_pop(struct site_capture *c, struct key_ref *ref, bool front)
+{
+    return plain_list_end(c, ref, front) && capture_plain_rem(c, ref, buf_bytes(&c->seen));
+}
+
+/* -- streams --------------------------------------------------------------------------------------- */
+
+bool capture_plain_entry(struct site_capture *c, struct key_ref *ref, bytes path, bytes value)
+{
+    struct site_head h;
+    if (!plain_head(c, ref, &h) || !site_head_is_plain(&h, TYPE_STREAM)) return false;
+    if (h.ttl.gid && !h.keeps) return false;
+    plain_start(c, ref, &h);
+    capture_plain_put(c, ref, &h, path, value, true);
+    capture_plain_end(c, ref, &h);
+    return true;
+}
+
+bool capture_plain_only_entries(struct site_capture *c, struct key_ref *ref)
+{
+    const struct site_key *k = &c->key;
+    struct site_head h;
+    return c->named && k->db == ref->db && bytes_eq(buf_bytes(&k->name), ref->key) && !c->cut &&
+           plain_head(c, ref, &h) && h.counted && site_head_is_plain(&h, TYPE_STREAM);
 }
 
 /* -- increments ------------------------------------------------------------------------------------ */

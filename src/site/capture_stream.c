@@ -39,16 +39,24 @@ static struct site_cell *stream_cell(struct site_capture *c, struct site_key *k,
     return &c->site.cell;
 }
 
+static void stream_put(struct site_capture *c, struct key_ref *ref, bytes path, bytes value)
+{
+    struct stream_id last = xstream_head_last(c->own->rows.head(c->site.e, ref));
+    bool beyond = stream_id_cmp(stream_id_unpack(path.p), last) > 0;
+    if (beyond && capture_plain_entry(c, ref, path, value)) return;
+    struct site_key *k = capture_live_key(c, ref);
+    capture_start(c, k, TYPE_STREAM);
+    capture_put_cell(c, k, stream_cell(c, k, path), value);
+    capture_save(c, k, ref);
+}
+
 static void capture_rows_put(struct engine *e, struct key_ref *ref, bytes row, bytes value)
 {
     struct site_capture *c = capture_enter(e, ref);
     if (capture_serves(c, ref->db) && xrow_is_entry(row)) {
-        struct site_key *k = capture_live_key(c, ref);
         bytes path = entry_path(row);
-        capture_start(c, k, TYPE_STREAM);
-        capture_put_cell(c, k, stream_cell(c, k, path), value);
-        c->own->rows.put(e, &k->ref, row, value);
-        capture_save(c, k, ref);
+        stream_put(c, ref, path, value);
+        c->own->rows.put(e, ref, row, value);
         memcpy(c->entry, path.p, SITE_ID_BYTES);
         c->added = true;
     } else {
@@ -150,10 +158,12 @@ static void capture_rows_set_head(struct engine *e, struct key_ref *ref, bytes h
     struct stream_id old = xstream_head_last(c->own->rows.head(e, ref));
     bool changes = c->cut || stream_id_cmp(last, old) != 0;
     c->own->rows.set_head(e, ref, head, size);
-    if (changes && capture_serves(c, ref->db)) {
+    stream_id_pack(text, last);
+    bool added = c->added && bytes_eq(bytes_of(c->entry, SITE_ID_BYTES), raw);
+    bool said = added && capture_plain_only_entries(c, ref);
+    if (changes && !said && capture_serves(c, ref->db)) {
         struct site_key *k = capture_key(c, ref);
         c->cut = false;
-        stream_id_pack(text, last);
         if (!stream_last_is_said(c, k, last, raw)) {
             k = capture_live_key(c, ref);
             capture_start(c, k, TYPE_STREAM);

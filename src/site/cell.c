@@ -296,13 +296,12 @@ bool site_cell_decode(struct site_cell *c, struct site_reader *r)
 
 bytes site_plain_cell(char raw[SITE_PLAIN_CELL_MAX], enum value_type kind, struct site_dot dot, u64 stamp)
 {
-    size_t n = 0;
-    raw[n++] = 1 | SHOWN;
-    n += site_write_dot(raw + n, dot);
-    if (kind == TYPE_SET || kind == TYPE_STREAM) return bytes_of(raw, n);
+    raw[0] = 1 | SHOWN;
+    char *p = site_write_dot(raw + 1, dot);
+    if (kind == TYPE_SET || kind == TYPE_STREAM) return bytes_of(raw, (size_t)(p - raw));
     stamp = htole64(stamp);
-    memcpy(raw + n, &stamp, sizeof stamp);
-    return bytes_of(raw, n + sizeof stamp);
+    memcpy(p, &stamp, sizeof stamp);
+    return bytes_of(raw, (size_t)(p - raw) + sizeof stamp);
 }
 
 bool site_cell_is_plain(bytes cell, struct site_dot *dot)

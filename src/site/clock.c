@@ -34,17 +34,11 @@ u64 site_clock_sum(const struct site_clock *c)
     return sum;
 }
 
-size_t site_write_dot(char *to, struct site_dot d)
+void site_put_dot(struct buf *to, struct site_dot d)
 {
-    size_t n = 0;
-    to[n++] = (char)d.gid;
-    if (!d.gid) return n;
-    for (; d.seq >= 0x80; d.seq >>= 7) to[n++] = (char)(d.seq | 0x80);
-    to[n++] = (char)d.seq;
-    return n;
+    char *p = buf_reserve(to, 11);
+    to->n += (size_t)(site_write_dot(p, d) - p);
 }
-
-void site_put_dot(struct buf *to, struct site_dot d) { to->n += site_write_dot(buf_reserve(to, 11), d); }
 
 struct site_dot site_get_dot(struct site_reader *r)
 {

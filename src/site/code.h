@@ -20,13 +20,25 @@ static inline size_t site_left(const struct site_reader *r) { return r->bad ? 0 
 
 static inline void site_put_u8(struct buf *to, u8 v) { buf_append_char(to, (char)v); }
 
+/* Writes at `p`, where there is room for it, and returns the end. */
+static inline char *site_write_varint(char *p, u64 v)
+{
+    for (; v >= 0x80; v >>= 7) *p++ = (char)(v | 0x80);
+    *p++ = (char)v;
+    return p;
+}
+
+static inline char *site_write_bytes(char *p, bytes b)
+{
+    p = site_write_varint(p, b.n);
+    if (b.n) memcpy(p, b.p, b.n);
+    return p + b.n;
+}
+
 static inline void site_put_varint(struct buf *to, u64 v)
 {
     char *p = buf_reserve(to, 10);
-    size_t n = 0;
-    for (; v >= 0x80; v >>= 7) p[n++] = (char)(v | 0x80);
-    p[n++] = (char)v;
-    to->n += n;
+    to->n += (size_t)(site_write_varint(p, v) - p);
 }
 
 static inline void site_put_u64(struct buf *to, u64 v)

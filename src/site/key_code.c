@@ -279,11 +279,10 @@ bool site_head_is_set(bytes head, struct site_dot *dot)
 
 bytes site_set_head(char raw[SITE_SET_HEAD_MAX], struct site_dot dot, u64 stamp, bool deadline)
 {
-    size_t n = 1;
     raw[0] = CLAIM_ONE | PLAIN_STRING;
     if (deadline) raw[0] |= TTL_OWN;
-    n += site_write_dot(raw + n, dot);
+    char *p = site_write_dot(raw + 1, dot);
     stamp = htole64(stamp);
-    memcpy(raw + n, &stamp, sizeof stamp);
-    return bytes_of(raw, n + sizeof stamp);
+    memcpy(p, &stamp, sizeof stamp);
+    return bytes_of(raw, (size_t)(p - raw) + sizeof stamp);
 }

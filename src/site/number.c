@@ -46,17 +46,21 @@ void site_num_print(struct buf *to, struct site_num n)
 }
 
 /* A byte: 0 and then a zigzag varint, or the length of the text of a real number. */
-void site_put_num(struct buf *to, struct site_num n)
+char *site_write_num(char *p, struct site_num n)
 {
     if (!n.real) {
-        site_put_u8(to, 0);
-        site_put_varint(to, n.i < 0 ? ~((u64)n.i << 1) : (u64)n.i << 1);
-        return;
+        *p++ = 0;
+        return site_write_varint(p, n.i < 0 ? ~((u64)n.i << 1) : (u64)n.i << 1);
     }
-    char text[REAL_TEXT];
-    int len = snprintf(text, sizeof text, "%.*Lg", REAL_DIGITS, n.f);
-    site_put_u8(to, (u8)len);
-    buf_append(to, text, (size_t)len);
+    int len = snprintf(p + 1, REAL_TEXT, "%.*Lg", REAL_DIGITS, n.f);
+    *p = (char)len;
+    return p + 1 + len;
+}
+
+void site_put_num(struct buf *to, struct site_num n)
+{
+    char *p = buf_reserve(to, SITE_NUM_MAX);
+    to->n += (size_t)(site_write_num(p, n) - p);
 }
 
 struct site_num site_get_num(struct site_reader *r)

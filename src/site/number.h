@@ -19,6 +19,8 @@ struct site_num site_num_add(struct site_num a, struct site_num b);
 struct site_num site_num_sub(struct site_num a, struct site_num b);
 void site_num_print(struct buf *to, struct site_num n); /* as INCR and INCRBYFLOAT show it */
 
+#define SITE_NUM_MAX 80                           /* bytes of room that writing one needs */
+char *site_write_num(char *p, struct site_num n); /* returns the end */
 void site_put_num(struct buf *to, struct site_num n);
 struct site_num site_get_num(struct site_reader *r);
 
