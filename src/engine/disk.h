@@ -11,6 +11,7 @@ enum disk_sync { DISK_SYNC_NO, DISK_SYNC_EVERYSEC, DISK_SYNC_ALWAYS }; /* append
 
 #define DISK_GRACE_MS 60000
 #define DISK_PRESSURE_MAX 1000
+#define DISK_TOGETHER 64
 
 struct disk_ops {
     /* What CONFIG SET may change. set_grace: how long a key has to be dead (default DISK_GRACE_MS) before
@@ -29,6 +30,11 @@ struct disk_ops {
     u32 (*write_pressure)(struct engine *, bool measure);
     u64 (*bytes_written)(const struct engine *); /* since it was opened */
     struct sync_state (*sync_state)(const struct engine *); /* of what was committed */
+
+    /* Commits the open transactions of several engines of one database, DISK_TOGETHER at most, each with its
+     * sequence number: in one write if that pays. False: the storage failed, and it is not known which of
+     * them were kept. */
+    bool (*commit_all)(struct engine *const *e, const u64 *seq, u32 n);
 
     void (*cron)(struct engine *); /* ten times a second or so: free space, background errors */
     /* Now and then, but not while a command runs: gives memory to the caches of other engines of the

@@ -132,19 +132,52 @@ void region_advance(struct region *r, i64 now_ms)
     if (now_ms > r->ks.now_ms && r->ks.dead_by_ms == r->ks.now_ms) region_set_time(r, now_ms);
 }
 
-bool region_commit(struct region *r)
+/* One region's engine stores the functions, whichever region the command that changed them ran in. */
+static bool region_has_functions(const struct region *r)
 {
-    /* One region's engine stores the functions, whichever region the command that changed them ran in. */
-    bool functions = functions_changed(r->node) && r == region_map_home(&r->node->regions);
-    if (UNLIKELY(functions) && !r->doomed) functions_write(r->node, r->eng);
+    return functions_changed(r->node) && r == region_map_home(&r->node->regions);
+}
+
+static void region_before_commit(struct region *r)
+{
+    if (UNLIKELY(region_has_functions(r)) && !r->doomed) functions_write(r->node, r->eng);
     if (UNLIKELY(r->site != NULL)) region_site_store(r);
-    bool kept = !r->doomed && r->eng->ops->commit(r->eng, r->journal.seq);
-    if (r->doomed) r->eng->ops->abort(r->eng);
+}
+
+static void region_after_commit(struct region *r, bool kept)
+{
+    bool functions = region_has_functions(r);
     if (kept) r->committed = r->journal.seq;
     else r->journal.seq = r->committed; /* numbers that were not kept leave no gap */
     r->doomed = false;
     if (UNLIKELY(r->site != NULL)) region_site_settle(r, kept);
     if (UNLIKELY(functions)) functions_settle(r->node, kept);
+}
+
+bool region_commit(struct region *r)
+{
+    region_before_commit(r);
+    bool kept = !r->doomed && r->eng->ops->commit(r->eng, r->journal.seq);
+    if (r->doomed) r->eng->ops->abort(r->eng);
+    region_after_commit(r, kept);
+    return kept;
+}
+
+bool region_commit_all(struct region *const *r, u32 n)
+{
+    struct engine *e[DISK_TOGETHER];
+    u64 seq[DISK_TOGETHER];
+    bool doomed = false;
+    CHECK(n > 0 && n <= DISK_TOGETHER);
+    for (u32 i = 0; i < n; i++) {
+        region_before_commit(r[i]);
+        doomed |= r[i]->doomed;
+        e[i] = r[i]->eng;
+        seq[i] = r[i]->journal.seq;
+    }
+    bool kept = !doomed && e[0]->ops->disk->commit_all(e, seq, n);
+    for (u32 i = 0; doomed && i < n; i++) e[i]->ops->abort(e[i]);
+    for (u32 i = 0; i < n; i++) region_after_commit(r[i], kept);
     return kept;
 }
 

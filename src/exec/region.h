@@ -88,6 +88,9 @@ void region_begin(struct region *r, i64 now_ms);
 void region_touch(struct region *r); /* housekeeping is to look at it */
 void region_visit_at(struct region *r, i64 ms); /* … at this time; INT64_MAX: not by time */
 NODISCARD bool region_commit(struct region *r);
+/* The same for regions of one database on disk, DISK_TOGETHER at most: disk_ops.commit_all. False: it is not
+ * known which were kept. */
+NODISCARD bool region_commit_all(struct region *const *r, u32 n);
 
 /* Ends the open record, within a tick: for what changes data and is no command. */
 void region_end_record(struct region *r);

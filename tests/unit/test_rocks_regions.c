@@ -268,6 +268,27 @@ static void side_by_side(void **state)
     check_all(NOW);
 }
 
+/* Transactions of both that are written together: keys, counts and deadlines are those of both. */
+static void commit_together(void **state)
+{
+    (void)state;
+    for (u32 i = 0; i < KEYS; i++) {
+        put(i, deadline_of(i));
+        if (i % 50 != 49) continue;
+        struct engine *both[2] = {low, high};
+        u64 seq[2] = {low->applied + 1, high->applied + 2};
+        assert_true(low->ops->disk->commit_all(both, seq, 2));
+        assert_true(low->applied == seq[0] && high->applied == seq[1]);
+        low->ops->begin(low, now_ms);
+        high->ops->begin(high, now_ms);
+    }
+    check_all(NOW);
+    reopen();
+    check_all(NOW);
+    drain(true, NOW + 100000);
+    check_all(NOW + 100000);
+}
+
 static void due_keys_reach_their_region(void **state)
 {
     (void)state;
@@ -1040,6 +1061,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(side_by_side, setup_two, teardown),
+        cmocka_unit_test_setup_teardown(commit_together, setup_two, teardown),
         cmocka_unit_test_setup_teardown(due_keys_reach_their_region, setup_two, teardown),
         cmocka_unit_test_setup_teardown(by_the_regions_clock, setup_two, teardown),
         cmocka_unit_test_setup_teardown(flush_one, setup_two, teardown),

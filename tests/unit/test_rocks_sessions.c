@@ -181,6 +181,36 @@ static void relaxing_is_the_sessions(void **state)
     store_session_close(b);
 }
 
+/* Batches that are written together: small ones, empty ones, and ones that are too large to be joined. */
+static void batches_together(void **state)
+{
+    (void)state;
+    enum { SESSIONS = 5, LARGE = 200 << 10 };
+    bool failed = false;
+    struct store_session *s[SESSIONS];
+    char *large = calloc(1, LARGE);
+    for (u32 i = 0; i < SESSIONS; i++) s[i] = store_session_open(store, &failed);
+    for (u32 round = 0; round < 3; round++) {
+        u64 written = store_written(store);
+        for (u32 i = 0; i < SESSIONS; i++) {
+            char key[] = {'t', (char)('a' + i)}, value = (char)('0' + round);
+            if (i == 2) continue; /* it has nothing to write */
+            store_put(s[i], FAM_META, L("t"), bytes_of(&value, 1)); /* the last one counts */
+            store_put(s[i], FAM_META, bytes_of(key, 2), round == 1 ? bytes_of(large, LARGE) : bytes_of(&value, 1));
+            if (round == 2 && i == 4) store_delete(s[i], FAM_META, L("ta"));
+        }
+        assert_true(store_write_all(s, SESSIONS));
+        assert_true(store_written(store) > written);
+        for (u32 i = 0; i < SESSIONS; i++) assert_true(store_batch_empty(s[i]));
+    }
+    assert_true(has(s[2], L("t"), L("2")) && has(s[2], L("tb"), L("2")) && has(s[2], L("te"), L("2")));
+    assert_false(has(s[2], L("ta"), L("2")) || has(s[2], L("tc"), L("2")));
+    assert_true(store_session_written(s[2]) == 0 && store_session_written(s[0]) > LARGE);
+    for (u32 i = 0; i < SESSIONS; i++) store_session_close(s[i]);
+    free(large);
+    assert_false(failed);
+}
+
 /* -- on a thread each ------------------------------------------------------------------------------ */
 
 struct writer {
@@ -285,6 +315,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(dead_is_what_all_say, setup, teardown),
         cmocka_unit_test_setup_teardown(logs_have_no_say_in_it, setup, teardown),
         cmocka_unit_test_setup_teardown(relaxing_is_the_sessions, setup, teardown),
+        cmocka_unit_test_setup_teardown(batches_together, setup, teardown),
         cmocka_unit_test_setup_teardown(a_thread_each, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

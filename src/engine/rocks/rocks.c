@@ -97,23 +97,14 @@ static bool write_batch(struct rk *rk)
     return ok;
 }
 
-static bool rk_commit(struct engine *e, u64 seq)
+/* The batch is written, or there was nothing to write. */
+static void rk_kept(struct rk *rk, u64 seq, bool written)
 {
-    struct rk *rk = rk_of(e);
-    rk_encode(rk, seq);
-    publish_clock(rk);
-    if (store_batch_empty(rk->session)) {
-        due_committed(rk);
-        store_end_tick(rk->session);
-        rk_end(rk, true);
-        return true;
-    }
-    /* A read that failed while encoding leaves the batch incomplete. */
-    if (e->failed || !write_batch(rk)) {
-        rk_give_up(rk);
-        return false;
-    }
     due_committed(rk);
+    if (!written) {
+        rk_end(rk, true);
+        return;
+    }
     for (u32 i = 0; i < rk_changed(rk); i++) {
         if (!rk->dbs[i]->flushed) continue;
         keys_drop_files(rk, rk->dbs[i]);
@@ -121,11 +112,50 @@ static bool rk_commit(struct engine *e, u64 seq)
     }
     state_committed(rk, seq);
     if (rk->legacy_ends) rk->legacy = rk->legacy_ends = false;
-    e->applied = seq;
+    rk->base.applied = seq;
     rk_end(rk, true);
     if (UNLIKELY(rk->cut.pending)) regions_cut(rk);
     if (UNLIKELY(rk->move.pending)) regions_moved(rk);
+}
+
+static bool rk_commit(struct engine *e, u64 seq)
+{
+    struct rk *rk = rk_of(e);
+    rk_encode(rk, seq);
+    publish_clock(rk);
+    bool writes = !store_batch_empty(rk->session);
+    if (!writes) store_end_tick(rk->session);
+    /* A read that failed while encoding leaves the batch incomplete. */
+    if (writes && (e->failed || !write_batch(rk))) {
+        rk_give_up(rk);
+        return false;
+    }
+    rk_kept(rk, seq, writes);
     return true;
+}
+
+static bool rk_commit_all(struct engine *const *e, const u64 *seq, u32 n)
+{
+    struct store_session *sessions[DISK_TOGETHER] = {NULL};
+    bool writes[DISK_TOGETHER], ok = true, relaxed = true;
+    CHECK(n <= DISK_TOGETHER && DISK_TOGETHER <= STORE_TOGETHER);
+    for (u32 i = 0; i < n; i++) {
+        struct rk *rk = rk_of(e[i]);
+        rk_encode(rk, seq[i]);
+        publish_clock(rk);
+        sessions[i] = rk->session;
+        writes[i] = !store_batch_empty(rk->session);
+        ok &= !writes[i] || !e[i]->failed;
+        relaxed &= e[i]->relaxed;
+    }
+    for (u32 i = 0; i < n; i++) store_relax(sessions[i], relaxed);
+    ok = ok && store_write_all(sessions, n);
+    for (u32 i = 0; i < n; i++) {
+        store_relax(sessions[i], false);
+        if (ok) rk_kept(rk_of(e[i]), seq[i], writes[i]);
+        else rk_give_up(rk_of(e[i]));
+    }
+    return ok;
 }
 
 static void rk_abort(struct engine *e) { rk_give_up(rk_of(e)); }
@@ -253,7 +283,8 @@ static void rk_info(struct engine *e, struct buf *out)
 static const struct disk_ops rk_disk_ops = {
     .set_sync = rk_set_sync, .set_grace = rk_set_grace, .refuses_writes = rk_refuses_writes,
     .write_pressure = rk_write_pressure, .bytes_written = rk_bytes_written, .sync_state = rk_sync_state,
-    .cron = rk_cron, .share_memory = rk_share_memory, .rest = rk_rest, .info = rk_info,
+    .commit_all = rk_commit_all, .cron = rk_cron, .share_memory = rk_share_memory, .rest = rk_rest,
+    .info = rk_info,
 };
 
 /* -- opening and closing --------------------------------------------------------------------- */

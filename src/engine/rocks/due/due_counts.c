@@ -79,8 +79,12 @@ void due_counts_copy(struct due_counts *t, const struct due_bucket *b)
 struct due_shared *due_shared_new(u64 prefix, u64 seed)
 {
     struct due_shared *c = mem_zalloc(sizeof *c);
+    pthread_mutexattr_t how;
     c->prefix = prefix;
-    pthread_mutex_init(&c->lock, NULL);
+    pthread_mutexattr_init(&how);
+    pthread_mutexattr_settype(&how, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&c->lock, &how);
+    pthread_mutexattr_destroy(&how);
     due_counts_init(&c->counts, seed);
     return c;
 }

@@ -69,7 +69,8 @@ void due_counts_settle(struct due_counts *t, void (*fn)(void *arg, const struct 
 /* The counts of a database, shared by the engines of all regions with the same prefix: a forecast is for the
  * node, and splitting or merging regions has no counts to divide. A transaction collects its changes (struct
  * due_change). Commit applies them under the lock and holds it until the batch with the rows 'b' is written,
- * so that the rows are written in the order of the changes. */
+ * so that the rows are written in the order of the changes. Several transactions of a thread may be written
+ * together: each holds the lock. */
 struct due_shared {
     struct due_shared *next;
     u64 prefix;

@@ -6,6 +6,7 @@
 #include "engine/rocks/store/store_impl.h"
 
 #include "base/alloc.h"
+#include "base/endian.h"
 
 #define COMPLAINTS 20 /* lines in the log between two crons */
 
@@ -199,11 +200,11 @@ static void count_garbage(struct store_session *s)
 }
 
 /* Writes with RocksDB's perf counters off: counting each comparison costs a sixth of an insertion. */
-static char *write_uncounted(struct store_session *s)
+static char *write_uncounted(struct store_session *s, rocksdb_writebatch_t *batch)
 {
     char *err = NULL;
     rocksdb_set_perf_level(rocksdb_disable);
-    rocksdb_write(s->db, s->write, s->batch, &err);
+    rocksdb_write(s->db, s->write, batch, &err);
     rocksdb_set_perf_level(rocksdb_enable_count);
     return err;
 }
@@ -219,27 +220,93 @@ static void set_synced(struct store_session *s)
 
 void store_relax(struct store_session *s, bool relaxed) { s->relaxed = relaxed; }
 
-bool store_write(struct store_session *s)
+/* A batch of this many bytes, as the session's options say. */
+static bool write_batch(struct store_session *s, rocksdb_writebatch_t *batch, size_t size)
 {
     struct store *st = s->store;
+    set_synced(s);
+    char *err = write_uncounted(s, batch);
+    if (UNLIKELY(err != NULL)) {
+        store_write_failed(st, err);
+        return false;
+    }
+    if (!s->syncs) atomic_store_explicit(&st->dirty, true, memory_order_release);
+    store_wrote(st, size);
+    store_count_written(st, size);
+    return true;
+}
+
+static void before_write(struct store_session *s)
+{
     store_take_back(s);
     store_drop_idle(s); /* they show the state before this write */
-    if (!s->rows) return true;
+    if (!s->rows) return;
     for (int f = 0; f < FAM_COUNT; f++) s->refilled[f] &= s->ranged[f];
-    size_t size = store_batch_size(s);
-    set_synced(s);
-    char *err = write_uncounted(s);
-    bool ok = !err;
+}
+
+static void after_write(struct store_session *s, bool ok)
+{
     if (ok) {
         count_garbage(s);
-        if (!s->syncs) atomic_store_explicit(&st->dirty, true, memory_order_release);
-        s->written += size;
-        store_wrote(st, size);
-        store_count_written(st, size);
-    } else {
-        store_write_failed(st, err);
+        s->written += store_batch_size(s);
     }
     clear_batch(s);
+}
+
+bool store_write(struct store_session *s)
+{
+    before_write(s);
+    if (!s->rows) return true;
+    bool ok = write_batch(s, s->batch, store_batch_size(s));
+    after_write(s, ok);
+    return ok;
+}
+
+/* A batch is a sequence number and a count of rows, which RocksDB sets and checks, and the rows. */
+static rocksdb_writebatch_t *join_batches(struct store_session *const *s, u32 n)
+{
+    enum { COUNT_AT = 8, HEAD = 12 };
+    struct buf *joined = &s[0]->joined;
+    u32 rows = 0;
+    buf_clear(joined);
+    for (u32 i = 0; i < n; i++) {
+        size_t size, from = i ? HEAD : 0;
+        const char *p = rocksdb_writebatch_data(s[i]->batch, &size);
+        buf_append(joined, p + from, size - from);
+        rows += (u32)rocksdb_writebatch_count(s[i]->batch);
+    }
+    put_le32(joined->p + COUNT_AT, rows);
+    return rocksdb_writebatch_create_from(joined->p, joined->n);
+}
+
+/* Joining copies the rows, which pays if they are few. */
+static bool write_joined(struct store_session *const *s, u32 n)
+{
+    enum { JOIN_MAX = 256 << 10 };
+    size_t size = 0;
+    bool ok = true;
+    for (u32 i = 0; i < n; i++) size += store_batch_size(s[i]);
+    if (n == 1 || size > JOIN_MAX) {
+        for (u32 i = 0; i < n && ok; i++) ok = write_batch(s[i], s[i]->batch, store_batch_size(s[i]));
+        return ok;
+    }
+    rocksdb_writebatch_t *joined = join_batches(s, n);
+    ok = write_batch(s[0], joined, size);
+    rocksdb_writebatch_destroy(joined);
+    return ok;
+}
+
+bool store_write_all(struct store_session *const *s, u32 n)
+{
+    struct store_session *some[STORE_TOGETHER];
+    u32 some_n = 0;
+    CHECK(n <= STORE_TOGETHER);
+    for (u32 i = 0; i < n; i++) {
+        before_write(s[i]);
+        if (s[i]->rows) some[some_n++] = s[i];
+    }
+    bool ok = !some_n || write_joined(some, some_n);
+    for (u32 i = 0; i < some_n; i++) after_write(some[i], ok);
     return ok;
 }
 

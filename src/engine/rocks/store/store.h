@@ -107,6 +107,10 @@ size_t store_batch_size(const struct store_session *s); /* bytes */
 /* Applies the batch, all or nothing, and empties it; durable as the sync mode says.
  * On failure nothing was applied and the reason was logged. */
 NODISCARD bool store_write(struct store_session *s);
+/* The same for several sessions of this thread, as one write if that pays, with the options of the first. On
+ * failure it is unknown which of them were applied. */
+#define STORE_TOGETHER 64
+NODISCARD bool store_write_all(struct store_session *const *s, u32 n); /* STORE_TOGETHER at most */
 /* Makes all earlier writes durable, of any session and in any sync mode. Other sessions may write meanwhile:
  * unlike a synced write, this does not make them wait. On failure the reason was logged, and it is unknown
  * how much is durable. */
