@@ -247,7 +247,11 @@ void bus_flush(struct bus *b)
     }
 }
 
-static void bus_on_prepare(uv_prepare_t *h) { bus_flush(h->data); }
+static void bus_on_prepare(uv_prepare_t *h)
+{
+    struct bus *b = h->data;
+    if (!b->o.late) bus_flush(b);
+}
 
 static void bus_on_timer(uv_timer_t *h)
 {

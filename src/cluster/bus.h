@@ -58,6 +58,7 @@ struct bus_options {
                                             const char **why);
     /* The connection to a peer has become usable, or no longer is. */
     void (*on_peer)(void *owner, struct bus_peer *p, bool up);
+    bool late; /* the owner calls bus_flush at the end of each turn of the loop */
 };
 
 struct bus_stats {
@@ -74,8 +75,7 @@ void bus_free(struct bus *b);
 /* 0, or a negative libuv error. May be called for several addresses. */
 NODISCARD int bus_listen(struct bus *b, const char *address, int port);
 void bus_set_cluster(struct bus *b, u64 cluster);
-/* Sends what is queued now: for a tick just before the loop sleeps, when the bus has already sent its
- * queues. */
+/* Sends what is queued now. The bus does it before the loop sleeps, unless its owner runs later than that. */
 void bus_flush(struct bus *b);
 const struct bus_stats *bus_stats(const struct bus *b);
 

@@ -34,7 +34,8 @@ struct cluster_log_batch {
     struct rocks_log_batch *rows;
     struct cluster_log_marks marks;
     u64 number;     /* how manieth it is; set when it is taken to be written */
-    bool any, sync; /* it has rows; they are to be synced */
+    bool any, sync; /* it has rows; they are to be synced … */
+    bool due;       /* … now: the loop is done with it */
 };
 
 struct cluster_logs {
@@ -43,6 +44,7 @@ struct cluster_logs {
     const struct log *log;
     struct cluster_log_marks telling; /* the loop's: what on_durable is working on */
     bool closed;                      /* likewise: a log was, and some of it may be queued still */
+    bool asked;                       /* likewise: something is to be synced, and the thread is not told */
 
     pthread_t thread;
     pthread_mutex_t lock; /* of all below */
@@ -84,7 +86,7 @@ static bool cluster_logs_take(struct cluster_logs *s)
     pthread_mutex_lock(&s->lock);
     s->busy = false;
     pthread_cond_broadcast(&s->idle);
-    while (!s->filling->sync && !(s->drain && s->filling->any) && !s->closing) {
+    while (!s->filling->due && !(s->drain && s->filling->any) && !s->closing) {
         s->waiting = true;
         pthread_cond_wait(&s->work, &s->lock);
     }
@@ -113,7 +115,7 @@ static void cluster_logs_written(struct cluster_logs *s, struct cluster_log_batc
     if (b->sync) s->synced = b->number;
     tell = tell && s->done.n;
     b->marks.n = 0;
-    b->any = b->sync = false;
+    b->any = b->sync = b->due = false;
     pthread_mutex_unlock(&s->lock);
     if (tell) uv_async_send(&s->async);
 }
@@ -252,7 +254,17 @@ static void cluster_log_end(struct cluster_log *l, bool sync)
 {
     struct cluster_logs *s = l->logs;
     s->filling->sync |= sync;
-    bool wake = sync && s->waiting;
+    s->asked |= sync;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void cluster_logs_flush(struct cluster_logs *s)
+{
+    if (!s->asked) return;
+    s->asked = false;
+    pthread_mutex_lock(&s->lock);
+    s->filling->due |= s->filling->sync; /* a drain may have taken it */
+    bool wake = s->filling->due && s->waiting;
     if (wake) s->waiting = false; /* once is enough */
     pthread_mutex_unlock(&s->lock);
     if (wake) pthread_cond_signal(&s->work);

@@ -17,8 +17,9 @@
  * Rules, referred to by number in cluster_log.c:
  *   1  All regions' writes are in one order, and each batch is atomic. After a crash the logs are as a prefix
  *      of the writes left them.
- *   2  A batch with a write that asks for a sync is written at once. Others (a commit index, a compaction)
- *      wait for the next batch: losing them does no harm.
+ *   2  A batch with a write that asks for a sync is written when the loop has done all that this turn of it
+ *      brought (cluster_logs_flush): what several regions write shares a sync. Others (a commit index, a
+ *      compaction) wait for the next such batch: losing them does no harm.
  *   3  Syncing a batch makes everything durable that engines of the database committed before it, because
  *      they share RocksDB's log. Commits of engines don't wait for the sync.
  *   4  A write or a sync that fails ends the process: nothing can be said about the log then.
@@ -60,6 +61,9 @@ bool cluster_log_syncing(const struct raft_log *log);
  * when cluster_logs_synced has come to the number returned. */
 u64 cluster_log_sync(struct raft_log *log);
 u64 cluster_logs_synced(struct cluster_logs *logs);
+
+/* Has what is to be synced written now: to be called before the loop sleeps. */
+void cluster_logs_flush(struct cluster_logs *logs);
 
 /* Counters since the start, for INFO. */
 struct cluster_logs_stats {

@@ -292,7 +292,6 @@ bool cluster_commit(struct server *s, enum commit_kind kind)
     switch (kind) {
     case COMMIT_TICK:
         end_ticks(s->cluster);
-        bus_flush(s->cluster->bus); /* this tick may be the last thing before the loop sleeps */
         return true;
     case COMMIT_PART:
         return false; /* what a tick did is one entry: a long script's part of it can't be split off */

@@ -237,6 +237,7 @@ static void on_check(uv_check_t *h) { run_ticks(h->data); }
 static COLD void run_before_sleep(struct net *n)
 {
     if (n->tick.ready) run_ticks(n);
+    if (n->on_sleep) n->on_sleep(n);
     if (n->threads) io_wait(n);
 }
 
@@ -244,7 +245,7 @@ static void net_on_prepare(uv_prepare_t *h)
 {
     struct net *n = h->data;
     n->own.stats.turns++;
-    if (UNLIKELY(n->tick.ready || n->threads)) run_before_sleep(n);
+    if (UNLIKELY(n->tick.ready || n->threads || n->on_sleep)) run_before_sleep(n);
 }
 
 /* -- memory -------------------------------------------------------------------------------- */

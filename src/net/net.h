@@ -151,6 +151,7 @@ struct net {
     /* For the owner. */
     void *owner;
     void (*on_tick)(struct net *);               /* run the requests; called every turn, even with none */
+    void (*on_sleep)(struct net *); /* everything of this turn of the loop has run; may be NULL */
     const char *(*on_accept)(struct net *, struct conn *); /* the error line to refuse with, or NULL */
     void (*on_close)(struct net *, struct conn *);         /* the conn is about to be freed */
     void (*on_moved)(struct net *, struct conn *); /* it was read from or written to; may be NULL */

@@ -285,10 +285,17 @@ static int teardown(void **state UNUSED)
     return 0;
 }
 
+/* A turn of the loop, as the server has it. */
+static void turn(uv_run_mode mode)
+{
+    cluster_logs_flush(logs);
+    uv_run(&loop, mode);
+}
+
 static void await_durable(void)
 {
     for (u32 r = 0; r < REGIONS; r++)
-        while (durable[r] < written[r]) uv_run(&loop, UV_RUN_ONCE);
+        while (durable[r] < written[r]) turn(UV_RUN_ONCE);
 }
 
 static void apply(const struct op *op)
@@ -426,7 +433,7 @@ static void writes_without_sync_ride_along(void **state UNUSED)
     op.w.hard_state = &op.hard_state;
     model_apply(&m, &op);
     apply(&op);
-    uv_run(&loop, UV_RUN_NOWAIT);
+    turn(UV_RUN_NOWAIT);
     cluster_logs_stats(logs, &s);
     assert_int_equal(s.batches, 0);
     struct op entry = {.first = 1, .w = {.number = 2, .sync = true, .entries_n = 1}, .entries = {{3, 9, 9, 0}}};
@@ -446,6 +453,27 @@ static void writes_without_sync_ride_along(void **state UNUSED)
     free(m.v);
 }
 
+/* However long it takes the loop to come to its end. */
+static void a_turn_shares_a_sync(void **state UNUSED)
+{
+    struct cluster_logs_stats s;
+    struct model m[REGIONS];
+    memset(m, 0, sizeof m);
+    for (u32 r = 0; r < REGIONS; r++) append(&m[r], r, 1, 3, 1, 10);
+    struct timespec pause = {.tv_nsec = 20000000}; /* a thread that does not wait for it would begin */
+    nanosleep(&pause, NULL);
+    cluster_logs_stats(logs, &s);
+    assert_int_equal(s.batches, 0);
+    await_durable();
+    cluster_logs_stats(logs, &s);
+    assert_int_equal(s.batches, 1);
+    assert_int_equal(s.syncs, 1);
+    for (u32 r = 0; r < REGIONS; r++) {
+        assert_true(same_log(log_of[r], &m[r]));
+        free(m[r].v);
+    }
+}
+
 /* A region that is closed and opened again at once finds what was queued. */
 static void a_closed_log_is_written(void **state UNUSED)
 {
@@ -456,7 +484,7 @@ static void a_closed_log_is_written(void **state UNUSED)
     log_of[0] = cluster_log_open(logs, REGION(0), on_durable, &durable[0]);
     assert_true(same_log(log_of[0], &m));
     written[0] = durable[0] = 0;
-    uv_run(&loop, UV_RUN_NOWAIT); /* the old one's writes are not told */
+    turn(UV_RUN_NOWAIT); /* the old one's writes are not told */
     assert_int_equal(durable[0], 0);
     free(m.v);
 }
@@ -498,14 +526,14 @@ static void callbacks_may_close(void **state UNUSED)
         log_of[r] = cluster_log_open(logs, REGION(r), close_both, NULL);
     }
     for (u32 r = 0; r < REGIONS; r++) append(&m[r], r, 1, 1, 1, 10);
-    while (!told) uv_run(&loop, UV_RUN_ONCE);
+    while (!told) turn(UV_RUN_ONCE);
     for (u32 r = 0; r < REGIONS; r++) {
         log_of[r] = cluster_log_open(logs, REGION(r), on_durable, &durable[r]);
         durable[r] = written[r] = 0;
         assert_true(same_log(log_of[r], &m[r]));
         free(m[r].v);
     }
-    uv_run(&loop, UV_RUN_NOWAIT);
+    turn(UV_RUN_NOWAIT);
     assert_int_equal(told, 1);
 }
 
@@ -529,7 +557,7 @@ static void random_writes(void **state UNUSED)
     for (u32 i = 0; i < ROUNDS(6000); i++) {
         source_next(&s, &op);
         apply(&op);
-        if (below(&s, 4) == 0) uv_run(&loop, UV_RUN_NOWAIT);
+        if (below(&s, 4) == 0) turn(UV_RUN_NOWAIT);
         if (below(&s, 50) == 0) {
             await_durable();
             compare_all(&s);
@@ -596,9 +624,9 @@ static _Noreturn void write_forever(const char *dir, const char *file, u64 seed)
         source_next(&s, &op);
         atomic_fetch_add(&rep->issued, 1);
         apply(&op);
-        uv_run(&loop, UV_RUN_NOWAIT);
+        turn(UV_RUN_NOWAIT);
         for (u32 r = 0; r < REGIONS; r++) {
-            while (written[r] > durable[r] + 40) uv_run(&loop, UV_RUN_ONCE);
+            while (written[r] > durable[r] + 40) turn(UV_RUN_ONCE);
             atomic_store(&rep->durable[r], durable[r]);
         }
     }
@@ -779,6 +807,7 @@ int main(int argc, char **argv)
         TEST(writes_without_sync_ride_along),
         TEST(a_closed_log_is_written),
         TEST(a_destroyed_log_is_empty),
+        TEST(a_turn_shares_a_sync),
         TEST(callbacks_may_close),
         TEST(random_writes),
         TEST(killed_at_random_moments),
