@@ -203,6 +203,7 @@ static struct cluster_install *install_new(struct member *m, const struct raft_a
 
 void install_begin(struct member *m, const struct raft_applied *at)
 {
+    member_save(m); /* what was applied before */
     struct cluster_install *i = install_new(m, at);
     install_prepare(i);
     uv_idle_init(&m->server->loop, &i->idle);

@@ -77,20 +77,21 @@ struct region_tombstone *cluster_add_tombstone(struct cluster *c, u64 region, u6
 
 /* -- destroying -------------------------------------------------------------------------------- */
 
+/* Takes it out of a list, if it is there. */
+#define MEMBERS_UNLINK(list, m, next)                            \
+    do {                                                         \
+        struct member **at_ = (list);                            \
+        while (*at_ && *at_ != (m)) at_ = &(*at_)->next;         \
+        if (*at_) *at_ = (m)->next;                              \
+    } while (0)
+
 void cluster_drop_member(struct member *m)
 {
     struct cluster *c = m->cluster;
     u32 at = 0;
-    for (struct member **s = &c->untold; *s; s = &(*s)->untold_next) {
-        if (*s != m) continue;
-        *s = m->untold_next;
-        break;
-    }
-    for (struct member **s = &c->stirred; *s; s = &(*s)->stirred_next) {
-        if (*s != m) continue;
-        *s = m->stirred_next;
-        break;
-    }
+    MEMBERS_UNLINK(&c->untold, m, untold_next);
+    MEMBERS_UNLINK(&c->stirred, m, stirred_next);
+    MEMBERS_UNLINK(&c->saved_later, m, saved_later_next);
     while (c->members[at] != m) at++;
     c->members_n--;
     memmove(c->members + at, c->members + at + 1, (c->members_n - at) * sizeof *c->members);

@@ -33,6 +33,7 @@ struct cluster {
     u64 news;                   /* changes that sleeping regions must notice, as of the last check */
     struct member *stirred;     /* those whose groups had something to do: a list by stirred_next */
     struct member *untold;      /* those whose groups may owe others a word: a list by untold_next */
+    struct member *saved_later; /* those with entries that are stored soon: a list by saved_later_next */
     struct member *ticking;     /* those that this tick has begun: a list by ticking_next */
     struct member *reclaiming;  /* of which a slice is reclaimed; NULL: none */
     struct member_joint *joint; /* what this tick's requests for all regions wait for; NULL: there was none */
@@ -45,12 +46,12 @@ struct cluster {
     struct batch batch;         /* waiting for requests for the next entry, and its timer */
     uv_poll_t batch_timer;
     int batch_fd;
-    uv_timer_t timer, tell_timer;
+    uv_timer_t timer, tell_timer, save_timer;
     u64 checks, digest_mismatches;
     u64 diverged;               /* the index at which this node's data was found to differ; 0: it does not */
     uv_prepare_t prepare;
     uv_idle_t awake;            /* it runs once more before the loop sleeps */
-    u32 handles;                /* of these four: the loop still knows them */
+    u32 handles;                /* of these: the loop still knows them */
     u64 ticks;                  /* of the timer */
     u64 clock_looked_ms;        /* when regions' clocks were last checked for due deadlines */
     i64 timer_ms;               /* when the timer last ran, by the loop's time */
@@ -181,6 +182,7 @@ static inline void cluster_autosplit_count(struct member *m, i32 slot)
 #define ELECTION_TICKS 10
 void cluster_start_time(struct cluster *c);
 void cluster_stop_time(struct cluster *c);
+void cluster_save(struct cluster *c); /* what regions have applied since the loop last slept */
 void cluster_awake(struct member *m, bool awake); /* its group wakes, or falls asleep: the timer visits it */
 void cluster_on_beat(struct cluster *c, struct cluster_node *n, bytes nonce);
 void cluster_on_closed(uv_handle_t *h); /* one of the cluster's own handles: the last one frees it */

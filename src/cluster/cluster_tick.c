@@ -59,11 +59,13 @@ static bool is_for_both(const struct request *q, const struct command *cmd)
 
 void cluster_flies(struct cluster *c, bool on) { c->flying += on ? 1u : -1u; }
 
-/* A request for all regions needs a moment at which none has an entry in flight. New evaluations wait for it,
+/* What was committed in this turn of the loop is stored first: housekeeping is to see its deadlines. A
+ * request for all regions needs a moment at which none has an entry in flight. New evaluations wait for it,
  * because otherwise there might never be such a moment. */
 void cluster_begin_tick(struct server *s, i64 wall_ms UNUSED)
 {
     struct cluster *c = s->cluster;
+    cluster_save(c);
     if (c->wants_all && !c->flying) c->wants_all = false;
 }
 
@@ -272,7 +274,7 @@ static bool commit_reclaimed(struct cluster *c)
 bool cluster_unsettled(const struct region *r)
 {
     const struct member *m = r->member;
-    return !region_settled(r) && !(m && (m->in_flight || m->evaluating || m->install));
+    return !region_settled(r) && !(m && (m->in_flight || m->evaluating || m->install || m->unsaved));
 }
 
 static bool commit_others(struct cluster *c)

@@ -17,6 +17,8 @@
 #define CATCH_UP_TICKS 3 /* of Raft, when the timer came late */
 #define TIMER_MS_MAX 100
 #define TELL_MS 10 /* after which a leader tells what it has committed, if it proposes nothing else */
+#define SAVE_MS 10 /* after which a follower stores what it has applied … */
+#define SAVE_BYTES (256u << 10) /* … if that is not more */
 #define SWEEP_EVERY 20   /* ticks of the timer */
 #define FULL_TIMEOUTS 20 /* between attempts to hand leadership on because the disk is full */
 
@@ -329,15 +331,76 @@ void cluster_stir(struct member *m)
     c->stirred = m;
 }
 
+/* -- what was applied is stored ----------------------------------------------------------------- */
+
+/* Members to be saved, which are collected so that they share a write. */
+struct time_saving {
+    struct member *v[DISK_TOGETHER];
+    u32 n;
+};
+
+static void time_save(struct time_saving *s)
+{
+    member_save_all(s->v, s->n);
+    s->n = 0;
+}
+
+static void time_to_save(struct time_saving *s, struct member *m)
+{
+    if (m->unsaved) s->v[s->n++] = m;
+    if (s->n == DISK_TOGETHER) time_save(s);
+}
+
+static void time_on_save(uv_timer_t *t)
+{
+    struct cluster *c = t->data;
+    struct time_saving s = {.n = 0};
+    for (struct member *m = c->saved_later; m; m = m->saved_later_next) time_to_save(&s, m);
+    time_save(&s);
+    for (struct member *m; (m = c->saved_later);) {
+        c->saved_later = m->saved_later_next;
+        m->saved_later = false;
+        time_rest(m);
+    }
+}
+
+static void time_save_later(struct member *m)
+{
+    struct cluster *c = m->cluster;
+    if (m->saved_later) return;
+    if (!c->saved_later) uv_timer_start(&c->save_timer, time_on_save, SAVE_MS, 0);
+    m->saved_later = true;
+    m->saved_later_next = c->saved_later;
+    c->saved_later = m;
+}
+
+/* A follower is asked nothing but by its log, which has all of it after a crash: several entries share what
+ * is stored with each. */
+static bool time_may_save_later(const struct member *m)
+{
+    bool plain = !m->led && !cluster_is_meta(m) && !m->conf_unsaved && !m->at.merge.role;
+    return plain && m->unsaved_bytes < SAVE_BYTES;
+}
+
+void cluster_save(struct cluster *c)
+{
+    struct time_saving s = {.n = 0};
+    for (struct member *m = c->stirred; m; m = m->stirred_next) {
+        if (m->unsaved && time_may_save_later(m)) time_save_later(m);
+        else time_to_save(&s, m);
+    }
+    time_save(&s);
+}
+
 /* Entries that came are stored. */
 static void settle_stirred(struct cluster *c)
 {
     struct member *m;
+    for (m = c->stirred; m; m = m->stirred_next) note_leadership(m);
+    cluster_save(c);
     while ((m = c->stirred)) {
         c->stirred = m->stirred_next;
         m->stirred = false;
-        note_leadership(m);
-        member_save(m);
         time_rest(m);
         cluster_note_due(m, m->led);
     }
@@ -383,11 +446,12 @@ void cluster_start_time(struct cluster *c)
     uv_timer_init(loop, &c->timer);
     uv_timer_start(&c->timer, time_on_timer, timer_interval(c), timer_interval(c));
     uv_timer_init(loop, &c->tell_timer);
+    uv_timer_init(loop, &c->save_timer);
     uv_prepare_init(loop, &c->prepare);
     uv_prepare_start(&c->prepare, time_on_prepare);
     uv_idle_init(loop, &c->awake);
-    c->timer.data = c->tell_timer.data = c->prepare.data = c->awake.data = c;
-    c->handles += 4;
+    c->timer.data = c->tell_timer.data = c->save_timer.data = c->prepare.data = c->awake.data = c;
+    c->handles += 5;
     uv_unref((uv_handle_t *)&c->prepare);
     uv_unref((uv_handle_t *)&c->awake);
 }
@@ -396,6 +460,7 @@ void cluster_stop_time(struct cluster *c)
 {
     uv_close((uv_handle_t *)&c->timer, cluster_on_closed);
     uv_close((uv_handle_t *)&c->tell_timer, cluster_on_closed);
+    uv_close((uv_handle_t *)&c->save_timer, cluster_on_closed);
     uv_close((uv_handle_t *)&c->prepare, cluster_on_closed);
     uv_close((uv_handle_t *)&c->awake, cluster_on_closed);
 }

@@ -4,10 +4,13 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/num.h"
 #include "cluster/cluster_parts.h"
 #include "cluster/snapshot.h"
 #include "raft/plant.h"
 #include "server/commit.h"
+
+#define MEMBERS_TOGETHER DISK_TOGETHER
 
 #define UNCERTAIN "UNCERTAIN leadership was lost; this write may or may not have happened"
 #define UNCONFIRMED "TRYAGAIN leadership was lost before this read was confirmed"
@@ -19,28 +22,59 @@ i64 member_clock(const struct member *m) { return (i64)MAX(m->at.clock_ms, 1u); 
 
 /* -- raft_applied as text ---------------------------------------------------------------------- */
 
+/* Written for each entry: printf would take longer than all else that is stored of it. */
+static void put_decimal(struct buf *out, const char *before, u64 n)
+{
+    buf_append_str(out, before);
+    out->n += num_print_i64(buf_reserve(out, NUM_I64_LEN), (i64)n);
+}
+
+static void put_hex(struct buf *out, u64 n)
+{
+    u32 digits = n ? (67 - (u32)__builtin_clzll(n)) / 4 : 1;
+    char *p = buf_reserve(out, digits);
+    for (u32 i = digits; i-- > 0; n >>= 4) p[i] = "0123456789abcdef"[n & 15];
+    out->n += digits;
+}
+
 static void encode_ids(struct buf *out, char name, const u64 *ids, u32 n)
 {
-    buf_printf(out, " %c", name);
-    for (u32 i = 0; i < n; i++) buf_printf(out, "%s%llx", i ? "," : "", (ull)ids[i]);
+    buf_append_char(out, ' ');
+    buf_append_char(out, name);
+    for (u32 i = 0; i < n; i++) {
+        if (i) buf_append_char(out, ',');
+        put_hex(out, ids[i]);
+    }
+}
+
+static void encode_merge(struct buf *out, const struct raft_merge *merge)
+{
+    put_decimal(out, " m", (u64)merge->role);
+    put_decimal(out, ",", merge->other);
+    put_decimal(out, ",", merge->version);
+    put_decimal(out, ",", merge->index);
+    put_decimal(out, ",", merge->term);
 }
 
 void member_encode(const struct raft_applied *at, u64 peer, struct buf *out)
 {
     const struct raft_conf *c = &at->conf;
-    buf_printf(out, "1 %llu %llu %llu %u %u %d", (ull)at->index, (ull)at->term, (ull)at->clock_ms,
-               at->epoch.version, at->epoch.conf_ver, c->auto_leave);
+    put_decimal(out, "1 ", at->index);
+    put_decimal(out, " ", at->term);
+    put_decimal(out, " ", at->clock_ms);
+    put_decimal(out, " ", at->epoch.version);
+    put_decimal(out, " ", at->epoch.conf_ver);
+    put_decimal(out, " ", c->auto_leave);
     encode_ids(out, 'v', c->voters, c->voters_n);
     encode_ids(out, 'l', c->learners, c->learners_n);
     encode_ids(out, 'o', c->outgoing, c->outgoing_n);
     encode_ids(out, 'n', c->learners_next, c->learners_next_n);
-    buf_printf(out, " s%u-%u", at->slots.first, at->slots.last);
-    if (peer) buf_printf(out, " p%llx", (ull)peer);
-    if (at->deaths_from_ms) buf_printf(out, " d%llu", (ull)at->deaths_from_ms);
-    const struct raft_merge *merge = &at->merge;
-    if (merge->role)
-        buf_printf(out, " m%u,%llu,%u,%llu,%llu", (unsigned)merge->role, (ull)merge->other, merge->version,
-                   (ull)merge->index, (ull)merge->term);
+    put_decimal(out, " s", at->slots.first);
+    put_decimal(out, "-", at->slots.last);
+    if (peer) buf_append_str(out, " p");
+    if (peer) put_hex(out, peer);
+    if (at->deaths_from_ms) put_decimal(out, " d", at->deaths_from_ms);
+    if (at->merge.role) encode_merge(out, &at->merge);
 }
 
 static bool decode_ids(const char **p, char name, u64 *ids, u32 *n)
@@ -164,21 +198,43 @@ bool member_conf_is_durable(const struct member *m)
     return !m->conf_unsaved && (!m->conf_mark || cluster_logs_synced(m->cluster->logs) >= m->conf_mark);
 }
 
-/* Commits the open transaction with how far it has come. The log has it all: it need not be synced. What a
- * quorum has decided can't be refused, so a disk that does not take it ends this member. */
-static void commit_applied(struct member *m)
+static void commit_begun(struct member *m)
 {
-    struct region *r = m->region;
-    cluster_write_nodes(m->cluster, r->eng);
+    cluster_write_nodes(m->cluster, m->region->eng);
     write_applied(m);
-    r->eng->relaxed = true;
-    bool kept = region_commit(r);
-    r->eng->relaxed = false;
-    if (!kept) cluster_die(m->cluster, "the storage can't keep an entry that a quorum has committed");
+    m->region->eng->relaxed = true;
+}
+
+static void commit_ended(struct member *m)
+{
+    m->region->eng->relaxed = false;
     m->unsaved = false;
+    m->unsaved_bytes = 0;
     if (UNLIKELY(m->conf_unsaved) && m->log) m->conf_mark = cluster_log_sync(m->log);
     if (m->log) m->conf_unsaved = false;
-    region_begin(r, member_clock(m));
+    region_begin(m->region, member_clock(m));
+}
+
+/* Commits open transactions with how far they have come, in one write. The log has it all: it need not be
+ * synced. What a quorum has decided can't be refused, so a disk that does not take it ends this node. */
+static void commit_applied_all(struct member *const *m, u32 n)
+{
+    struct region *r[MEMBERS_TOGETHER] = {NULL};
+    for (u32 i = 0; i < n; i++) {
+        commit_begun(m[i]);
+        r[i] = m[i]->region;
+    }
+    if (!region_commit_all(r, n))
+        cluster_die(m[0]->cluster, "the storage can't keep an entry that a quorum has committed");
+    for (u32 i = 0; i < n; i++) commit_ended(m[i]);
+}
+
+static void commit_applied(struct member *m)
+{
+    commit_begun(m);
+    if (!region_commit(m->region))
+        cluster_die(m->cluster, "the storage can't keep an entry that a quorum has committed");
+    commit_ended(m);
 }
 
 static void roll_back(struct member *m)
@@ -191,9 +247,28 @@ static void roll_back(struct member *m)
     region_begin(r, member_clock(m));
 }
 
+static bool may_save(const struct member *m)
+{
+    return m->unsaved && !m->in_flight && !m->evaluating && !m->install;
+}
+
 void member_save(struct member *m)
 {
-    if (m->unsaved && !m->in_flight && !m->evaluating && !m->install) commit_applied(m);
+    if (may_save(m)) commit_applied(m);
+}
+
+void member_save_all(struct member *const *m, u32 n)
+{
+    struct member *some[MEMBERS_TOGETHER];
+    u32 some_n = 0;
+    for (u32 i = 0; i < n; i++) {
+        if (!may_save(m[i])) continue;
+        some[some_n++] = m[i];
+        if (some_n < MEMBERS_TOGETHER) continue;
+        commit_applied_all(some, some_n);
+        some_n = 0;
+    }
+    if (some_n) commit_applied_all(some, some_n);
 }
 
 static void member_record(struct journal_sink *sink, const struct journal_record *record)
@@ -262,7 +337,10 @@ static void machine_apply(struct raft_machine *base, const struct raft_applied *
     m->unsaved = true;
     if (command && command->kind == RAFT_KIND_NODE) cluster_learn_node(m->cluster, command->payload);
     if (command && command->kind == RAFT_KIND_REGIONS) cluster_take_regions(m->cluster, command->payload);
-    if (has_data) replay(m, command->payload);
+    if (has_data) {
+        replay(m, command->payload);
+        m->unsaved_bytes += (u32)command->payload.n;
+    }
     if (command && command->kind == RAFT_KIND_DIGEST) check_begin(m, at->index);
     cluster_moved_on(m->cluster);
 }
@@ -306,7 +384,7 @@ static void machine_commit(struct raft_machine *base, const struct raft_applied 
     m->at = *at;
     fly(m, false);
     buf_clear(&m->effects);
-    commit_applied(m);
+    m->unsaved = true;
     end_replies(m, r, true, NULL);
     u64 took_us = (u64)(clock_mono_us() - m->proposed_us);
     if (!m->times) m->times = mem_zalloc(sizeof *m->times);
@@ -399,7 +477,9 @@ void member_took(struct member *m, const struct raft_applied *at)
 
 static u64 machine_next_deadline(struct raft_machine *base)
 {
-    struct engine *e = member_of(base)->region->eng;
+    struct member *m = member_of(base);
+    struct engine *e = m->region->eng;
+    member_save(m); /* the index has what is stored */
     i64 next = e->ops->next_due(e);
     return next == INT64_MAX ? 0 : (u64)next;
 }

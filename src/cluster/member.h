@@ -95,7 +95,10 @@ struct member {
     struct buf effects;      /* of the requests that are being evaluated */
     struct session session;  /* of applied entries */
     struct raft_applied at;  /* how far the engine's open transaction has come … */
-    bool unsaved;            /* … which it has not committed */
+    bool unsaved;            /* … which it has not committed … */
+    u32 unsaved_bytes;       /* … and what it has in entries of others' */
+    bool saved_later;        /* it is in cluster.saved_later */
+    struct member *saved_later_next;
     bool evaluating, in_flight;
     i64 proposed_us;         /* when, by the monotonic clock, while in flight */
     struct commit_times *times; /* of its entries; NULL: none so far */
@@ -147,8 +150,10 @@ i64 member_clock(const struct member *m);
 /* Commits a slice of housekeeping that has reclaimed keys dead by the region's clock. False: it failed. */
 bool member_commit_reclaim(struct member *m);
 
-/* Commits entries that were applied: before the loop sleeps. */
+/* Commits entries that were applied, its own evaluations among them: before the loop sleeps, and before
+ * anything else is evaluated. */
 void member_save(struct member *m);
+void member_save_all(struct member *const *m, u32 n); /* in as few writes as pays */
 
 /* For a READONLY connection: whether its read may be evaluated now. If not, *wanted is the number to wait
  * for. */
