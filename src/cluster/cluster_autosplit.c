@@ -1,8 +1,9 @@
 /* Leaders split regions that have grown too large, or get too many requests.
  *
  * How large a region is, is looked up in the indexes of files (rocks_slots_bytes), on every member, and no
- * sooner than it has written a part of what it may have; a region that is not written to is looked at when
- * others were, because its memtables may have become files. So idle regions cost nothing.
+ * sooner than it has written a part of what it may have: then it is in a list. A region that is not written
+ * to is looked at in its turn, when others were, because its memtables may have become files. So idle regions
+ * cost next to nothing.
  *
  * Requests are counted per region, in periods of LOAD_EVERY_MS. If there is a limit, the slots of about
  * LOAD_SAMPLES of them are recorded in each period. */
@@ -37,18 +38,32 @@ static u64 autosplit_keys(const struct cluster *c)
 
 /* -- looking ----------------------------------------------------------------------------------- */
 
-static bool autosplit_look_due(const struct member *m, u64 part, u64 written_all, i64 now_ms)
+static u64 autosplit_part(const struct cluster *c)
 {
-    if (!m->looked_ms || rocks_written(m->region->eng) - m->looked_written >= part) return true;
-    return written_all != m->looked_written_all && now_ms - m->looked_ms >= LOOK_AGAIN_MS;
+    u64 limit = autosplit_limit(c);
+    return (limit ? limit : (u64)SIZE_LEAST * LOOK_PARTS) / LOOK_PARTS;
 }
 
-static void autosplit_look(struct member *m, u64 keys, u64 written_all, i64 now_ms)
+static bool autosplit_has_written(const struct member *m)
+{
+    return rocks_written(m->region->eng) - m->looked_written >= autosplit_part(m->cluster);
+}
+
+void cluster_autosplit_note(struct member *m)
+{
+    struct cluster *c = m->cluster;
+    if (m->to_look || !m->region || cluster_is_meta(m)) return;
+    if (m->looked_ms && !autosplit_has_written(m)) return;
+    m->to_look = true;
+    m->to_look_next = c->to_look;
+    c->to_look = m;
+}
+
+static void autosplit_look(struct member *m, u64 keys, i64 now_ms)
 {
     struct engine *e = m->region->eng;
     m->bytes = rocks_slots_bytes(e, m->slots.first, m->slots.last, keys);
     m->looked_written = rocks_written(e);
-    m->looked_written_all = written_all;
     m->looked_ms = now_ms;
 }
 
@@ -137,26 +152,68 @@ static void autosplit_loads(struct cluster *c, i64 now_ms)
 
 /* -- both -------------------------------------------------------------------------------------- */
 
+/* True: it is to be looked at again. */
+static bool autosplit_size(struct member *m, u64 *keys, i64 now_ms)
+{
+    struct cluster *c = m->cluster;
+    u64 limit = autosplit_limit(c);
+    if (!m->region || m->install) return true;
+    if (!*keys) *keys = autosplit_keys(c);
+    if (!m->looked_ms || autosplit_has_written(m))
+        autosplit_look(m, *keys, now_ms);
+    if (!limit || m->bytes <= limit) return false;
+    bool due = now_ms - m->split_ms >= SPLIT_EVERY_MS;
+    if (!due || !autosplit_may(m)) return true;
+    m->split_ms = now_ms;
+    autosplit_too_large(m, limit, *keys);
+    return true;
+}
+
+/* So many that each has its turn within LOOK_AGAIN_MS. Files change for a while after the last write, so each
+ * is looked at once more. */
+static void autosplit_turn(struct cluster *c, i64 now_ms)
+{
+    u64 written = rocks_written_all(c->server->rocks);
+    for (u32 n = c->members_n * STEP_EVERY_MS / LOOK_AGAIN_MS + 1; n > 0; n--) {
+        c->looked = c->looked + 1 < c->members_n ? c->looked + 1 : 0;
+        struct member *m = c->members[c->looked];
+        if (written == m->looked_written_all || now_ms - m->looked_ms < LOOK_AGAIN_MS) continue;
+        m->looked_written_all = written;
+        m->looked_ms = 0;
+        cluster_autosplit_note(m);
+    }
+}
+
+static void autosplit_sizes(struct cluster *c, i64 now_ms)
+{
+    struct member *list = c->to_look;
+    u64 keys = 0;
+    c->to_look = NULL;
+    for (u32 looks = 0; list; looks++) {
+        struct member *m = list;
+        list = m->to_look_next;
+        m->to_look = false;
+        if (looks < LOOKS_MAX && !autosplit_size(m, &keys, now_ms)) continue;
+        m->to_look = true;
+        m->to_look_next = c->to_look;
+        c->to_look = m;
+    }
+}
+
 void cluster_autosplit_step(struct cluster *c)
 {
     i64 now_ms = (i64)uv_now(&c->server->loop);
-    u64 limit = autosplit_limit(c), written = rocks_written_all(c->server->rocks);
-    u64 part = (limit ? limit : (u64)SIZE_LEAST * LOOK_PARTS) / LOOK_PARTS;
-    u64 keys = 0;
+    u64 limit = autosplit_limit(c);
     if (now_ms - c->autosplit_ms < STEP_EVERY_MS) return;
     c->autosplit_ms = now_ms;
     autosplit_loads(c, now_ms);
-    for (u32 i = 1, looks = 0; i < c->members_n; i++) {
-        struct member *m = c->members[i];
-        if (!m->region || m->install) continue;
-        if (!keys) keys = autosplit_keys(c);
-        if (looks < LOOKS_MAX && autosplit_look_due(m, part, written, now_ms)) {
-            autosplit_look(m, keys, written, now_ms);
-            looks++;
+    if (limit != c->look_limit) { /* what was not too large may be */
+        for (u32 i = 1; i < c->members_n; i++) {
+            c->members[i]->looked_ms = 0;
+            cluster_autosplit_note(c->members[i]);
         }
-        bool due = now_ms - m->split_ms >= SPLIT_EVERY_MS;
-        if (!limit || m->bytes <= limit || !due || !autosplit_may(m)) continue;
-        m->split_ms = now_ms;
-        autosplit_too_large(m, limit, keys);
     }
+    c->look_limit = limit;
+    autosplit_turn(c, now_ms);
+    autosplit_sizes(c, now_ms);
 }

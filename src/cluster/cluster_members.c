@@ -92,6 +92,8 @@ void cluster_drop_member(struct member *m)
     MEMBERS_UNLINK(&c->untold, m, untold_next);
     MEMBERS_UNLINK(&c->stirred, m, stirred_next);
     MEMBERS_UNLINK(&c->saved_later, m, saved_later_next);
+    MEMBERS_UNLINK(&c->to_report, m, to_report_next);
+    MEMBERS_UNLINK(&c->to_look, m, to_look_next);
     while (c->members[at] != m) at++;
     c->members_n--;
     memmove(c->members + at, c->members + at + 1, (c->members_n - at) * sizeof *c->members);
@@ -161,6 +163,7 @@ static void members_destroy(struct member *m)
 
 void cluster_bury(struct member *m)
 {
+    m->cluster->may_bury = true;
     if (!cluster_is_meta(m)) {
         m->gone = true;
         return;
@@ -198,9 +201,13 @@ void cluster_destroy_superseded(struct cluster *c)
 
 void cluster_bury_step(struct cluster *c)
 {
-    if (cluster_members_used(c)) return;
-    for (u32 i = c->members_n; i-- > 1;)
-        if (members_is_gone(c, c->members[i])) members_destroy(c->members[i]);
+    if (LIKELY(!c->may_bury) || cluster_members_used(c)) return;
+    c->may_bury = false;
+    for (u32 i = c->members_n; i-- > 1;) {
+        struct member *m = c->members[i];
+        c->may_bury |= m->merged; /* until its target is there */
+        if (members_is_gone(c, m)) members_destroy(m);
+    }
 }
 
 void cluster_sweep_logs(struct cluster *c)

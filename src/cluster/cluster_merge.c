@@ -44,6 +44,7 @@ void cluster_add_merged(struct cluster *c, u64 region, u64 into, u32 version)
     struct region_tombstone *t = cluster_add_tombstone(c, region, 0);
     t->into = into, t->version = version;
     c->merged_n++;
+    c->may_bury = true;
     if (m) m->merged = true;
 }
 
@@ -235,6 +236,7 @@ static void merge_note(struct member *m, u64 source)
 {
     m->merges++;
     m->looked_ms = 0;
+    cluster_autosplit_note(m);
     m->one_slot = m->one_slot_load = false;
     if (!m->decision[0] || m->led)
         snprintf(m->decision, sizeof m->decision, "has taken over region %llu", (ull)source);

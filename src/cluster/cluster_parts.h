@@ -34,6 +34,9 @@ struct cluster {
     struct member *stirred;     /* those whose groups had something to do: a list by stirred_next */
     struct member *untold;      /* those whose groups may owe others a word: a list by untold_next */
     struct member *saved_later; /* those with entries that are stored soon: a list by saved_later_next */
+    struct member *to_report;   /* those of which there may be news: a list by to_report_next */
+    struct member *to_look;     /* those whose size is to be looked at: a list by to_look_next */
+    bool may_bury;              /* since the last look a member may have become one that goes */
     struct member *ticking;     /* those that this tick has begun: a list by ticking_next */
     struct member *reclaiming;  /* of which a slice is reclaimed; NULL: none */
     struct member_joint *joint; /* what this tick's requests for all regions wait for; NULL: there was none */
@@ -62,6 +65,8 @@ struct cluster {
         u64 bytes_out, bytes_in;
     } snapshots;
     i64 autosplit_ms;  /* when the sizes of regions were last looked at, by the loop's time … */
+    u64 look_limit;    /* … and what they might be … */
+    u32 looked;        /* … of members: the last whose turn it was */
     i64 load_ms;       /* … and when this period of counting requests began */
     i64 schedule_ms;   /* when the scheduler runs next, by the loop's time */
     bool leads_meta;   /* it led region 0 at the last check, so nodes had time to report since */
@@ -133,6 +138,7 @@ void cluster_take_wish(struct cluster *c, bytes body);
 
 /* cluster_report.c */
 void cluster_report_step(struct cluster *c); /* now and then */
+void cluster_note_news(struct member *m);    /* it may lead, or be in another epoch than before */
 void cluster_take_report(struct cluster *c, const char *from, bytes lines);
 void cluster_take_regions(struct cluster *c, bytes lines);   /* an entry of region 0's log */
 bool cluster_has_regions(const struct cluster *c, u64 node); /* whether any but region 0 has a member there */
@@ -170,6 +176,7 @@ void cluster_take_step(struct cluster *c, bytes body); /* on a region's leader *
 
 /* cluster_autosplit.c */
 void cluster_autosplit_step(struct cluster *c); /* splits regions that are too large, or too busy */
+void cluster_autosplit_note(struct member *m);  /* its size may have changed */
 void cluster_autosplit_sample(struct member *m, u16 slot);
 /* For each request: counts it, and samples its slot now and then. */
 static inline void cluster_autosplit_count(struct member *m, i32 slot)

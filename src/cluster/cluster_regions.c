@@ -105,6 +105,8 @@ struct member *cluster_new_member(struct cluster *c, u64 number, struct region *
     member_open(m, c, r, number, peer);
     m->merged = cluster_is_merged(c, number);
     regions_insert(c, m);
+    c->may_bury = true;
+    cluster_autosplit_note(m);
     if (c->started) cluster_start_member(m);
     return m;
 }
@@ -208,6 +210,7 @@ void cluster_add_child(struct member *m, const struct rocks_region *child, const
     struct member *made = cluster_new_member(c, child->id, r, m->peer);
     m->splits++;
     m->looked_ms = 0;                 /* both are smaller now … */
+    cluster_autosplit_note(m);
     m->requests_before = m->requests; /* … and get less */
     region_begin(r, (i64)MAX(at->clock_ms, 1u));
     if (!c->started) return;

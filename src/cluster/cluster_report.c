@@ -11,18 +11,28 @@
 
 /* -- on leaders of regions --------------------------------------------------------------------- */
 
-static bool report_has_news(const struct member *m, u64 term)
+static bool report_has_news(const struct member *m)
 {
     struct raft_epoch a = m->at.epoch, b = m->reported_epoch;
-    return term != m->reported_term || a.version != b.version || a.conf_ver != b.conf_ver;
+    u64 term = m->group ? group_led_term(m->group) : 0;
+    return term && (term != m->reported_term || a.version != b.version || a.conf_ver != b.conf_ver);
 }
 
-static void report_region(struct member *m, bool all, struct buf *lines)
+void cluster_note_news(struct member *m)
+{
+    struct cluster *c = m->cluster;
+    if (m->to_report || cluster_is_meta(m) || !report_has_news(m)) return;
+    m->to_report = true;
+    m->to_report_next = c->to_report;
+    c->to_report = m;
+}
+
+static void report_region(struct member *m, struct buf *lines)
 {
     struct group_status st;
     if (!member_leads(m) || !m->region || m->install || !member_conf_is_durable(m)) return;
     group_status(m->group, &st);
-    if (!st.core.applied_own_term || (!all && !report_has_news(m, st.core.term))) return;
+    if (!st.core.applied_own_term) return;
     struct engine *e = m->region->eng;
     struct map_region r = {.number = m->number, .leader = m->peer, .term = st.core.term, .at = m->at};
     r.keys = e->ops->count(e, 0);
@@ -32,6 +42,19 @@ static void report_region(struct member *m, bool all, struct buf *lines)
     buf_append_char(lines, '\n');
     m->reported_epoch = m->at.epoch;
     m->reported_term = st.core.term;
+}
+
+/* Those that can't be reported yet stay in the list. */
+static void report_news(struct cluster *c, struct buf *lines)
+{
+    struct member *list = c->to_report;
+    c->to_report = NULL;
+    for (struct member *m = list, *next; m; m = next) {
+        next = m->to_report_next;
+        m->to_report = false;
+        report_region(m, lines);
+        cluster_note_news(m);
+    }
 }
 
 void cluster_report_step(struct cluster *c)
@@ -44,7 +67,8 @@ void cluster_report_step(struct cluster *c)
         return;
     }
     bool all = to->number != c->reported_to || now_ms >= c->report_all_ms;
-    for (u32 i = 1; i < c->members_n; i++) report_region(c->members[i], all, &lines);
+    for (u32 i = 1; all && i < c->members_n; i++) report_region(c->members[i], &lines);
+    report_news(c, &lines);
     if (lines.n || now_ms >= c->report_ms || all) {
         bool sent = true;
         if (to == c->nodes) cluster_take_report(c, c->nodes->id, buf_bytes(&lines));
@@ -114,6 +138,7 @@ void cluster_take_regions(struct cluster *c, bytes lines)
     u32 before = c->map.n;
     report_each(c, lines, report_take, NULL);
     if (c->map.n != before) c->unsaved = true; /* rows went */
+    c->may_bury = true;
     c->unsaved_regions = true;
     cluster_moved_on(c);
 }

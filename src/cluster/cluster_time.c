@@ -41,6 +41,7 @@ static void note_leadership(struct member *m)
     if (leader) m->await_until_ms = 0;
     else if (m->leader) member_await_leader(m);
     m->leader = leader;
+    cluster_note_news(m);
     if (leads == m->led) return;
     if (m->region) region_touch(m->region);
     crash_point("cluster-start-5");

@@ -212,6 +212,7 @@ static void commit_ended(struct member *m)
     m->unsaved_bytes = 0;
     if (UNLIKELY(m->conf_unsaved) && m->log) m->conf_mark = cluster_log_sync(m->log);
     if (m->log) m->conf_unsaved = false;
+    cluster_autosplit_note(m);
     region_begin(m->region, member_clock(m));
 }
 

@@ -57,6 +57,10 @@ struct member {
     u64 conf_mark;           /* the last change is durable when the logs have come so far; 0: it is */
     struct raft_epoch reported_epoch; /* as it led, to region 0's leader … */
     u64 reported_term;                /* … 0: not at all */
+    bool to_report;                   /* in cluster.to_report: there may be news … */
+    struct member *to_report_next;
+    bool to_look;                     /* in cluster.to_look: its size may have changed much … */
+    struct member *to_look_next;
     struct raft_slots slots; /* of its engine */
     bool awake;              /* its group does not sleep: the timer visits it */
     struct heap_node due;    /* its nearest deadline, while it leads … */

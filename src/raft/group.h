@@ -248,6 +248,7 @@ struct group_status {
 };
 void group_status(const struct group *g, struct group_status *status);
 bool group_is_leader(const struct group *g);
+u64 group_led_term(const struct group *g); /* the term that this member leads in; 0: it does not */
 u64 group_leader(const struct group *g); /* 0: unknown */
 u64 group_clock(const struct group *g);
 /* On the leader: the last entry that is known to be in another member's log; elsewhere 0. */

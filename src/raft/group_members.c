@@ -197,6 +197,8 @@ void group_status(const struct group *g, struct group_status *status)
 
 bool group_is_leader(const struct group *g) { return g->leader_term != 0; }
 
+u64 group_led_term(const struct group *g) { return g->leader_term; }
+
 u64 group_leader(const struct group *g)
 {
     struct raft_core_status s;
