@@ -60,9 +60,14 @@ struct map_ops {
     /* Field deadlines (hashes only). False: no such field. 0: no deadline. */
     bool (*field_deadline)(struct engine *, struct key_ref *, bytes field, i64 *deadline_ms);
     void (*set_field_deadline)(struct engine *, struct key_ref *, bytes field, i64 deadline_ms);
+    /* As it is stored: also a field that is dead. deadline_ms: 0 for none. */
+    bool (*stored)(struct engine *, struct key_ref *, bytes field, bytes *value, i64 *deadline_ms);
     /* Deletes up to max fields whose deadline has passed; calls fn before each. */
     u32 (*reap)(struct engine *, struct key_ref *, u32 max, pair_fn, void *arg);
     bool (*reap_field)(struct engine *, struct key_ref *, bytes field, pair_fn, void *arg); /* if dead */
+    /* Calls fn (with no value) for up to max fields whose deadline is <= until_ms, roughly in that order, and
+     * leaves them there. fn must not change the hash. Returns how many. */
+    u32 (*due)(struct engine *, struct key_ref *, i64 until_ms, u32 max, pair_fn, void *arg);
     bool (*has_field_deadlines)(struct engine *, struct key_ref *);
     u64 (*dead_fields)(struct engine *, struct key_ref *); /* not yet removed by reap() */
 };

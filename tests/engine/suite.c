@@ -508,6 +508,31 @@ static void test_every_deadline_is_met(void **state)
     }
 }
 
+/* The time of a transaction may move on, for members of a group and sites: 100 stored fields and 100 of the
+ * transaction die at 1 to 100 ms. */
+static void test_field_time_moves_on(void **state)
+{
+    (void)state;
+    struct key_ref ref;
+    w.ops->create(w.e, 0, BYTES_LIT("h"), TYPE_HASH, &ref);
+    for (u32 i = 0; i < 201; i++) {
+        if (i == 101) {
+            world_tick(&w, 0);
+            assert_true(w.ops->find(w.e, 0, BYTES_LIT("h"), &ref));
+        }
+        w.ops->map.put(w.e, &ref, text(i), text(i), false);
+        if (i) w.ops->map.set_field_deadline(w.e, &ref, text(i), w.now_ms + 1 + (i - 1) % 100);
+    }
+    assert_int_equal(w.ops->map.dead_fields(w.e, &ref), 0);
+    for (u32 ms = 10; ms <= 100; ms += 10) {
+        w.e->now_ms = w.now_ms + ms;
+        assert_int_equal(w.ops->map.dead_fields(w.e, &ref), 2 * ms);
+        assert_int_equal(w.ops->size(w.e, &ref), 201 - 2 * ms);
+    }
+    w.e->now_ms = w.now_ms;
+    w.ops->drop(w.e, &ref);
+}
+
 /* -- freeing --------------------------------------------------------------------------------- */
 
 static void fill(struct key_ref *ref, enum value_type type, u32 n)
@@ -690,7 +715,8 @@ int engine_suite(engine_open_fn open)
         TEST(test_everything), TEST(test_clock_steps),
         TEST(test_string_encodings), TEST(test_collection_encodings), TEST(test_scan_guarantee),
         TEST(test_due_costs_what_is_due), TEST(test_due_in_slices),
-        TEST(test_every_deadline_is_met), TEST(test_reclaim), TEST(test_flush),
+        TEST(test_every_deadline_is_met), TEST(test_field_time_moves_on), TEST(test_reclaim),
+        TEST(test_flush),
         TEST(test_volatile_churn), TEST(test_field_churn),
         TEST(test_random_is_even),
         TEST(test_random_volatile_knows_no_age), TEST(test_prefetch),

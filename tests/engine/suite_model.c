@@ -244,6 +244,7 @@ static void all_met(struct mval *m, i64 now_ms)
 struct meeting {
     struct world *w;
     struct mval *m;
+    struct key_ref *ref;
 };
 
 static void meet_pair(void *arg, bytes member, bytes value, double score)
@@ -256,7 +257,7 @@ static void meet_pair(void *arg, bytes member, bytes value, double score)
 
 static void check_scan(struct world *w, struct key_ref *ref, struct mval *m)
 {
-    struct meeting x = {w, m};
+    struct meeting x = {.w = w, .m = m};
     u64 cursor = 0;
     u32 calls = 0, count = 1 + below(100);
     do {
@@ -513,11 +514,35 @@ static void reaped(void *arg, bytes field, bytes value, double deadline_ms)
     mval_erase(x->m, i, 1);
 }
 
+/* It has to be dead, and its value can still be read. */
+static void met_due(void *arg, bytes field, bytes none, double deadline_ms)
+{
+    struct meeting *x = arg;
+    u32 i = mval_index(x->m, text_id(field));
+    i64 stored_ms;
+    bytes value;
+    assert_true(i != NONE && !elem_live(&x->m->v[i], x->w->now_ms) && none.n == 0);
+    assert_true(x->w->ops->map.stored(x->w->e, x->ref, field, &value, &stored_ms));
+    assert_text(value, x->m->v[i].value);
+    assert_true((i64)deadline_ms == x->m->v[i].deadline_ms && stored_ms == x->m->v[i].deadline_ms);
+}
+
+static void check_due_fields(struct world *w, struct key_ref *ref, struct mval *m)
+{
+    u32 dead = m->n - (u32)mval_size(m, w->now_ms), max = below(4) ? NONE : below(3);
+    struct meeting x = {.w = w, .m = m, .ref = ref};
+    assert_int_equal(w->ops->map.due(w->e, ref, w->now_ms, max, met_due, &x), MIN(max, dead));
+    assert_int_equal(w->ops->map.due(w->e, ref, 0, NONE, met_due, &x), 0);
+    assert_int_equal(w->ops->map.dead_fields(w->e, ref), dead);
+}
+
 static void reap(struct world *w, struct key_ref *ref, struct mval *m)
 {
+    check_due_fields(w, ref, m);
+
     u32 max = below(4) ? NONE : 1 + below(3);
     u32 dead = m->n - (u32)mval_size(m, w->now_ms);
-    u32 n = w->ops->map.reap(w->e, ref, max, reaped, &(struct meeting){w, m});
+    u32 n = w->ops->map.reap(w->e, ref, max, reaped, &(struct meeting){.w = w, .m = m});
     assert_int_equal(n, MIN(max, dead));
     if (m->n == 0) drop_key(w, ref, m);
 }

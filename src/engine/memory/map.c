@@ -358,6 +358,36 @@ static void mem_map_set_field_deadline(struct engine *e, struct key_ref *ref, by
     mem_map_file(e, ref);
 }
 
+static bool mem_map_stored_field(struct engine *e, struct key_ref *ref, bytes field, bytes *value,
+                                 i64 *deadline_ms)
+{
+    const struct map_table *t = mem_map_table(ref->entry);
+    *deadline_ms = 0;
+    if (!t && UNLIKELY(entry_is_timed(ref->entry)))
+        return map_timed_stored(e, ref, field, value, deadline_ms);
+    if (!t) return map_small_get(e, ref, field, value);
+    void *item = map_table_find(t, field, table_hash(&t->items, field));
+    if (!item) return false;
+    *value = item_value(item);
+    *deadline_ms = item_deadline(item);
+    return true;
+}
+
+static u32 mem_map_due(struct engine *e UNUSED, struct key_ref *ref, i64 until_ms, u32 max, pair_fn fn,
+                       void *arg)
+{
+    const struct map_table *t = mem_map_table(ref->entry);
+    struct ztree_pos at;
+    u32 n = 0;
+    if (!t) return entry_is_timed(ref->entry) ? map_timed_due(ref->entry, until_ms, max, fn, arg) : 0;
+    for (; n < max && t->field_due && ztree_at(t->field_due, n, &at); n++) {
+        void *item = ztree_item(&at);
+        if (alive(item_deadline(item), until_ms)) break;
+        fn(arg, item_field(item), (bytes){0}, (double)item_deadline(item));
+    }
+    return n;
+}
+
 static void reap_item(struct map_table *t, void *item, pair_fn fn, void *arg)
 {
     if (fn) fn(arg, item_field(item), item_value(item), (double)item_deadline(item));
@@ -423,8 +453,10 @@ const struct map_ops mem_map_ops = {
     .random = mem_map_random,
     .field_deadline = mem_map_field_deadline,
     .set_field_deadline = mem_map_set_field_deadline,
+    .stored = mem_map_stored_field,
     .reap = mem_map_reap,
     .reap_field = mem_map_reap_field,
+    .due = mem_map_due,
     .has_field_deadlines = mem_map_has_field_deadlines,
     .dead_fields = mem_map_dead_fields,
 };

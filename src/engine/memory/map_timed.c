@@ -49,6 +49,19 @@ const char *map_timed_find(const struct small *s, bytes field)
     return compact_find(s->p, small_end(s), true, &name);
 }
 
+bool map_timed_stored(struct engine *e, const struct key_ref *ref, bytes field, bytes *value,
+                      i64 *deadline_ms)
+{
+    struct small s = map_timed_of(ref->entry);
+    const char *at = map_timed_find(&s, field);
+    struct compact_slot name, slot;
+    if (!at) return false;
+    compact_read_pair(at, &name, &slot);
+    *value = small_text(e, &slot);
+    *deadline_ms = map_timed_deadline_at(&s, at);
+    return true;
+}
+
 bool map_timed_get(struct engine *e, const struct key_ref *ref, bytes field, bytes *value)
 {
     struct small s = map_timed_of(ref->entry);
@@ -58,6 +71,35 @@ bool map_timed_get(struct engine *e, const struct key_ref *ref, bytes field, byt
     compact_read_pair(at, &name, &slot);
     if (value) *value = small_text(e, &slot);
     return true;
+}
+
+/* The index of the nearest deadline after (was_ms, was); count: there is none. */
+static u32 map_timed_next(const struct small *s, i64 was_ms, u32 was)
+{
+    u32 best = s->count;
+    for (u32 i = 0; i < s->count; i++) {
+        i64 at_ms = map_timed_deadline(s, i);
+        bool after = at_ms > was_ms || (at_ms == was_ms && i > was);
+        if (at_ms && after && (best == s->count || at_ms < map_timed_deadline(s, best))) best = i;
+    }
+    return best;
+}
+
+u32 map_timed_due(const struct entry *entry, i64 until_ms, u32 max, pair_fn fn, void *arg)
+{
+    struct small s = map_timed_of(entry);
+    struct compact_slot name, slot;
+    char digits[NUM_I64_LEN];
+    i64 at_ms = 0;
+    u32 n = 0;
+    for (u32 i = 0; n < max; n++) {
+        i = map_timed_next(&s, at_ms, i);
+        if (i == s.count || alive(map_timed_deadline(&s, i), until_ms)) break;
+        at_ms = map_timed_deadline(&s, i);
+        compact_read_pair(compact_skip(s.p, true, i), &name, &slot);
+        fn(arg, compact_text(&name, digits), (bytes){0}, (double)at_ms);
+    }
+    return n;
 }
 
 /* -- other forms --------------------------------------------------------------------------------- */

@@ -37,6 +37,9 @@ static inline bool map_timed_alive(const struct engine *e, const struct small *s
     return alive(map_timed_deadline_at(s, at), e->now_ms);
 }
 bool map_timed_get(struct engine *, const struct key_ref *, bytes field, bytes *value); /* as map_ops.get */
+/* As map_ops.stored, map_ops.due: the earliest first. */
+bool map_timed_stored(struct engine *, const struct key_ref *, bytes field, bytes *value, i64 *deadline_ms);
+u32 map_timed_due(const struct entry *, i64 until_ms, u32 max, pair_fn, void *arg);
 u32 map_timed_dead(const struct entry *, i64 now_ms); /* fields */
 i64 map_timed_nearest(const struct entry *);          /* deadline; 0: no field has one */
 

@@ -5,26 +5,37 @@
  *    From then on its stored rows are ignored, even if the old deadline is set again.
  * 2. A stored field whose deadline was not moved has the deadline of its rows; its change record may not have
  *    read them yet (deadline_known).
- * 3. fields.dead, once known, is kept exact: now_ms does not change in a transaction. */
+ * 3. fields.dead, once known, and held_dead are kept exact, as of as_of_ms. They are computed again when the
+ *    time is another. */
 #include "engine/rocks/type/fields.h"
 
 struct fields {
     bool changed;     /* a deadline was changed */
     bool unsure;      /* the last deadline may be gone: row->field_deadlines has to be recomputed */
     bool dead_known, front_known;
+    i64 as_of_ms;
     u64 dead;
     u32 held;         /* moved deadlines of fields that exist … */
     u32 held_dead;    /* … that have passed */
     bytes front;      /* the first stored deadline · field that was not moved; p NULL: none */
 };
 
+static void fields_count_held(struct fields *f, const struct row *r, i64 now_ms)
+{
+    f->as_of_ms = now_ms;
+    f->dead_known = false;
+    f->held_dead = 0;
+    for delta_each(c, r->delta) f->held_dead += c->deadline_moved && !alive(c->deadline_ms, now_ms);
+}
+
 static struct fields *fields_of(struct rk *rk, struct row *r)
 {
     struct delta *d = delta_of(rk, r);
     if (!d->fields) {
         d->fields = arena_alloc(&rk->arena, sizeof *d->fields);
-        *d->fields = (struct fields){0};
+        *d->fields = (struct fields){.as_of_ms = rk->base.now_ms};
     }
+    if (UNLIKELY(d->fields->as_of_ms != rk->base.now_ms)) fields_count_held(d->fields, r, rk->base.now_ms);
     return d->fields;
 }
 
@@ -225,6 +236,30 @@ static void fields_reap_change(struct rk *rk, struct row *r, struct change *c, p
     r->size -= !stray;
 }
 
+u32 fields_each_due(struct rk *rk, struct row *r, i64 until_ms, u32 max, pair_fn fn, void *arg)
+{
+    u32 n = 0;
+    bytes first = fields_any(rk, r) ? fields_front(rk, r) : (bytes){0};
+    if (first.p) {
+        struct store_iter *it = due_iter(rk, r, first);
+        for (; n < max && store_valid(it); store_next(it)) {
+            bytes due = fields_due_at(r, it);
+            if (alive(due_deadline(due), until_ms)) break;
+            if (fields_moved(r, due)) continue;
+            fn(arg, due_field(due), (bytes){0}, (double)due_deadline(due));
+            n++;
+        }
+        store_iter_done(it);
+    }
+    for delta_each(c, r->delta) {
+        if (n == max) break;
+        if (!c->exists || !c->deadline_moved || alive(c->deadline_ms, until_ms)) continue;
+        fn(arg, c->sub, (bytes){0}, (double)c->deadline_ms);
+        n++;
+    }
+    return n;
+}
+
 u32 fields_reap(struct rk *rk, struct row *r, u32 max, pair_fn fn, void *arg)
 {
     u32 n = 0;
@@ -325,7 +360,7 @@ static bytes first_of_all(struct rk *rk, struct row *r)
 /* Updates the row's count of dead fields for the state after this commit. */
 static void recount(struct rk *rk, struct row *r)
 {
-    struct fields *f = r->delta->fields;
+    struct fields *f = fields_of(rk, r);
     if (f->dead_known) {
         r->dead = f->dead;
         r->dead_at_ms = rk->base.now_ms;

@@ -26,7 +26,9 @@ bool fields_any(struct rk *rk, struct row *r); /* recomputes row->field_deadline
 bool fields_may_hide(struct rk *rk, struct row *r); /* some fields may be dead: cheap */
 u64 fields_dead(struct rk *rk, struct row *r);      /* how many: O(those that died since the last time) */
 i64 fields_nearest(struct rk *rk, struct row *r); /* the first deadline, passed or not; 0: there is none */
-u32 fields_reap(struct rk *rk, struct row *r, u32 max, pair_fn fn, void *arg); /* see map_ops */
+/* These three: see map_ops. */
+u32 fields_each_due(struct rk *rk, struct row *r, i64 until_ms, u32 max, pair_fn fn, void *arg);
+u32 fields_reap(struct rk *rk, struct row *r, u32 max, pair_fn fn, void *arg);
 bool fields_reap_one(struct rk *rk, struct row *r, bytes field, pair_fn fn, void *arg);
 
 /* The deadline of the element at a forward walk's position; 0: none. `beside` is a second iterator kept with

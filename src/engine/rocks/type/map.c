@@ -237,6 +237,24 @@ static void rk_map_set_field_deadline(struct engine *e, struct key_ref *ref, byt
     fields_set(rk, r, c, deadline_ms);
 }
 
+static bool rk_map_stored(struct engine *e, struct key_ref *ref, bytes field, bytes *value, i64 *deadline_ms)
+{
+    struct rk *rk = rk_of(e);
+    struct row *r = row_of(ref);
+    struct change *c = delta_at(rk, r, field);
+    *deadline_ms = 0;
+    if (!c->exists) return false;
+    if (UNLIKELY(r->field_deadlines)) fields_load(rk, r, c);
+    *value = c->value;
+    *deadline_ms = c->deadline_ms;
+    return true;
+}
+
+static u32 rk_map_due(struct engine *e, struct key_ref *ref, i64 until_ms, u32 max, pair_fn fn, void *arg)
+{
+    return fields_each_due(rk_of(e), row_of(ref), until_ms, max, fn, arg);
+}
+
 static u32 rk_map_reap(struct engine *e, struct key_ref *ref, u32 max, pair_fn fn, void *arg)
 {
     return fields_reap(rk_of(e), row_of(ref), max, fn, arg);
@@ -268,8 +286,10 @@ const struct map_ops rk_map_ops = {
     .random = rk_map_random,
     .field_deadline = rk_map_field_deadline,
     .set_field_deadline = rk_map_set_field_deadline,
+    .stored = rk_map_stored,
     .reap = rk_map_reap,
     .reap_field = rk_map_reap_field,
+    .due = rk_map_due,
     .has_field_deadlines = rk_map_has_field_deadlines,
     .dead_fields = rk_map_dead_fields,
 };
