@@ -323,19 +323,38 @@ static void expire_offered(void *arg, struct key_ref *ref)
     site_put_bytes(names, ref->key);
 }
 
+static void expire_first_field(void *arg, bytes field UNUSED, bytes value UNUSED, double deadline_ms)
+{
+    *(i64 *)arg = (i64)deadline_ms;
+}
+
+/* Whether fields are due that another site is to delete, and the first one's deadline. If not, the engine
+ * files the hash again, of which no field may have changed. */
+static bool expire_has_field(struct region_site *rs, struct key_ref *ref, i64 *due_ms)
+{
+    struct engine *e = rs->region->eng;
+    const struct map_ops *map = &rs->tables.engine->map;
+    if (ref->type != TYPE_HASH || !map->has_field_deadlines(e, ref)) return false;
+    if (map->due(e, ref, rs->region->ks.now_ms, 1, expire_first_field, due_ms)) return true;
+    map->reap(e, ref, 0, NULL, NULL);
+    return false;
+}
+
 /* The engine offers a key again, or we remember it. */
 static void expire_one(struct region_site *rs, u32 db, bytes name, u32 *left_alone)
 {
     struct engine *e = rs->region->eng;
     struct key_ref ref;
+    u64 before = rs->capture.site.position;
     site_expire_pass(&rs->capture.site, db, name);
     if (!e->ops->find(e, db, name, &ref)) return;
-    if (alive(ref.deadline_ms, rs->region->ks.now_ms)) {
-        keyspace_reclaim(&rs->region->ks, &ref, STEP_KEYS); /* fields: old data may have some that are dead */
-        return;
+    i64 due_ms = ref.deadline_ms;
+    if (alive(due_ms, rs->region->ks.now_ms)) {
+        bool changed = rs->capture.site.position > before; /* then the engine has filed the hash again */
+        if (changed || !expire_has_field(rs, &ref, &due_ms)) return;
     }
     ++*left_alone;
-    if (!e->caps.due_again) late_add(rs, ref.deadline_ms + rs->capture.site.expire_delay_ms, db, name);
+    if (!e->caps.due_again) late_add(rs, due_ms + rs->capture.site.expire_delay_ms, db, name);
 }
 
 static u32 expire_due(struct region_site *rs, u32 *left_alone)

@@ -16,8 +16,11 @@ static void adopt_cell(const struct adopted *a, struct site_key *k, bytes path, 
 {
     struct site *s = &a->rs->capture.site;
     struct site_cell *c = site_key_cell(k, k->held, path, &s->cell);
+    i64 at_ms;
     site_cell_write(c, a->dot, a->stamp, a->dot, value);
     c->writes[c->n_writes - 1].shown = value.n == 0;
+    if (k->held == TYPE_HASH && k->e->ops->map.field_deadline(k->e, &k->ref, path, &at_ms) && at_ms)
+        site_ttl_add(&c->ttl, (struct site_deadline){.dot = a->dot, .at_ms = at_ms});
     site_key_store(k, c);
 }
 
@@ -68,6 +71,7 @@ static void adopt_paths(const struct adopted *a, struct site_key *k, struct buf 
         while (ops->zset.next(&it, &name, &score)) site_put_bytes(paths, name);
     } else {
         struct map_iter it;
+        if (k->held == TYPE_HASH) ops->map.reap(k->e, &k->ref, UINT32_MAX, NULL, NULL);
         ops->map.iter(k->e, &k->ref, &it);
         while (ops->map.next(&it, &name, NULL)) site_put_bytes(paths, name);
     }
@@ -85,7 +89,7 @@ static void adopt_key(const struct adopted *a, u32 db, bytes name)
     bool string = k->held == TYPE_STRING;
     site_key_add_claim(k, (struct site_claim){a->dot, a->stamp, k->held});
     if (k->ref.deadline_ms)
-        site_key_add_deadline(k, (struct site_deadline){.dot = a->dot,
+        site_ttl_add(&k->ttl, (struct site_deadline){.dot = a->dot,
                                                         .at_ms = k->ref.deadline_ms,
                                                         .birth = string ? a->dot : (struct site_dot){0}});
     if (string) {

@@ -168,9 +168,41 @@ static bool told_map_put(struct engine *e, struct key_ref *ref, bytes field, byt
     return own_ops(e)->map.put(e, ref, field, value, keep_deadline);
 }
 
+static void told_set_field_deadline(struct engine *e, struct key_ref *ref, bytes field, i64 deadline_ms)
+{
+    char ms[NUM_I64_LEN];
+    bool none = deadline_ms == 0;
+    bytes at = bytes_of(ms, num_print_i64(ms, deadline_ms));
+    bytes fields = BYTES_LIT("FIELDS"), one = BYTES_LIT("1");
+    if (none) tell_effect(e, ref->db, 5, (bytes[]){BYTES_LIT("HPERSIST"), ref->key, fields, one, field});
+    else tell_effect(e, ref->db, 6, (bytes[]){BYTES_LIT("HPEXPIREAT"), ref->key, at, fields, one, field});
+    tell_event(e, ref->db, ref->key, NOTIFY_HASH, none ? "hpersist" : "hexpire");
+    own_ops(e)->map.set_field_deadline(e, ref, field, deadline_ms);
+}
+
+/* A field that is past its deadline. */
+static bool told_field_expired(struct engine *e, struct key_ref *ref, bytes field, i64 deadline_ms)
+{
+    tell_effect(e, ref->db, 3, (bytes[]){BYTES_LIT("HDEL"), ref->key, field});
+    keyspace_note_expired_field(&e->site->region->ks, ref, field, deadline_ms, false);
+    tell_event(e, ref->db, ref->key, NOTIFY_HASH, "hexpired");
+    return own_ops(e)->map.del(e, ref, field) || own_ops(e)->map.reap_field(e, ref, field, NULL, NULL);
+}
+
+static bool tables_field_past(struct engine *e, struct key_ref *ref, bytes field, i64 *deadline_ms)
+{
+    bytes value;
+    return own_ops(e)->map.has_field_deadlines(e, ref) &&
+           own_ops(e)->map.stored(e, ref, field, &value, deadline_ms) &&
+           !alive(*deadline_ms, site_now(region_site_of(e->site->region)));
+}
+
 static bool told_map_del(struct engine *e, struct key_ref *ref, bytes field)
 {
     bool hash = ref->type == TYPE_HASH;
+    i64 deadline_ms;
+    if (hash && tables_field_past(e, ref, field, &deadline_ms))
+        return told_field_expired(e, ref, field, deadline_ms);
     tell_effect(e, ref->db, 3, (bytes[]){hash ? BYTES_LIT("HDEL") : BYTES_LIT("SREM"), ref->key, field});
     tell_event(e, ref->db, ref->key, hash ? NOTIFY_HASH : NOTIFY_SET, hash ? "hdel" : "srem");
     return own_ops(e)->map.del(e, ref, field);
@@ -393,6 +425,7 @@ static void tables_init_told(struct engine_ops *t)
     t->create = told_create;
     t->map.put = told_map_put;
     t->map.del = told_map_del;
+    t->map.set_field_deadline = told_set_field_deadline;
     t->zset.put = told_zset_put;
     t->zset.del = told_zset_del;
     t->seq.set = told_seq_set;

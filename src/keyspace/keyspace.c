@@ -222,15 +222,21 @@ struct reaping {
     bool lazy;
 };
 
+void keyspace_note_expired_field(struct keyspace *ks, struct key_ref *ref, bytes field, i64 deadline_ms,
+                                 bool lazy)
+{
+    record_lag(ks, deadline_ms, lazy);
+    if (UNLIKELY(ks->on_expired)) ks->on_expired(ks->on_expired_arg, ref, &field, deadline_ms);
+    ks->stats.expired_fields++;
+}
+
 static void field_dies(void *arg, bytes field, bytes value UNUSED, double deadline_ms)
 {
     struct reaping *r = arg;
     struct keyspace *ks = r->ks;
     if (expiry_is_recorded(ks->mode))
         journal_effect(ks->journal, r->ref->db, 3, (bytes[]){BYTES_LIT("HDEL"), r->ref->key, field});
-    record_lag(ks, (i64)deadline_ms, r->lazy);
-    if (UNLIKELY(ks->on_expired)) ks->on_expired(ks->on_expired_arg, r->ref, &field, (i64)deadline_ms);
-    ks->stats.expired_fields++;
+    keyspace_note_expired_field(ks, r->ref, field, (i64)deadline_ms, r->lazy);
 }
 
 static void tell_reaped(struct keyspace *ks, struct key_ref *ref)
@@ -259,9 +265,10 @@ u32 keyspace_reap_fields(struct keyspace *ks, struct key_ref *ref, u32 max, bool
     struct reaping r = {ks, ref, lazy};
     u32 n = e->ops->map.reap(e, ref, max, field_dies, &r);
     if (n) tell_reaped(ks, ref);
-    if (!e->ops->map.has_field_deadlines(e, ref) && e->ops->size(e, ref) == 0) {
+    bool gone = !ref->entry; /* a site's reap() drops the hash with its last field (site/capture.h) */
+    if (gone || (!e->ops->map.has_field_deadlines(e, ref) && e->ops->size(e, ref) == 0)) {
         keyspace_notify(ks, ref->db, ref->key, NOTIFY_GENERIC, "del");
-        e->ops->drop(e, ref);
+        if (!gone) e->ops->drop(e, ref);
     }
     return n;
 }

@@ -167,6 +167,10 @@ void keyspace_expire(struct keyspace *ks, struct key_ref *ref, bool lazy);
 /* All of that but the deletion itself. */
 void keyspace_note_expired(struct keyspace *ks, struct key_ref *ref, bool lazy);
 
+/* What follows for one field that is past its deadline, but for the deletion, the effect, and the event. */
+void keyspace_note_expired_field(struct keyspace *ks, struct key_ref *ref, bytes field, i64 deadline_ms,
+                                 bool lazy);
+
 /* Deletes up to `max` dead fields of a hash: journal HDEL, `hexpired` event. Deletes the hash with its last
  * field. Returns the number of fields deleted. */
 u32 keyspace_reap_fields(struct keyspace *ks, struct key_ref *ref, u32 max, bool lazy);

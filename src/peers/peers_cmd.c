@@ -162,8 +162,8 @@ static void site_key_text(const struct site_key *k, struct buf *b)
         buf_printf(b, "write:gid=%d,seq=%llu,time_ms=%llu,type=%s,wins=%s\r\n", c->dot.gid, (ull)c->dot.seq,
                    (ull)(c->stamp >> 16), site_type_name(c->type), c == top ? "yes" : "no");
     }
-    for (u32 i = 0; i < k->n_deadlines; i++) {
-        const struct site_deadline *d = &k->deadlines[i];
+    for (u32 i = 0; i < k->ttl.n_deadlines; i++) {
+        const struct site_deadline *d = &k->ttl.deadlines[i];
         buf_printf(b, "ttl:gid=%d,seq=%llu,at_ms=%lld,of=%s,wins=%s\r\n", d->dot.gid, (ull)d->dot.seq,
                    (long long)d->at_ms,
                    d->kept        ? "kept"
@@ -172,8 +172,8 @@ static void site_key_text(const struct site_key *k, struct buf *b)
                                   : "persist",
                    d == ttl ? "yes" : "no");
     }
-    for (u32 i = 0; i < k->n_marks; i++)
-        buf_printf(b, "expired:gid=%d,seq=%llu\r\n", k->marks[i].dot.gid, (ull)k->marks[i].dot.seq);
+    for (u32 i = 0; i < k->ttl.n_marks; i++)
+        buf_printf(b, "expired:gid=%d,seq=%llu\r\n", k->ttl.marks[i].dot.gid, (ull)k->ttl.marks[i].dot.seq);
     for (u32 i = 0; i < k->string.n_writes; i++) {
         const struct site_write *w = &k->string.writes[i];
         buf_printf(b, "value:gid=%d,seq=%llu,time_ms=%llu,wins=%s\r\n", w->dot.gid, (ull)w->dot.seq,

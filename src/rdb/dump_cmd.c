@@ -207,22 +207,6 @@ static void restore_dead(struct ctx *c, const struct restore *r)
     CTX_EFFECT(c, BYTES_LIT("DEL"), r->key);
 }
 
-/* Streams and hashes with field deadlines can't be told to other sites. */
-static bool restore_fits_sites(const struct restore *r)
-{
-    u8 type = r->body.n ? (u8)r->body.p[0] : 0;
-    switch (type) {
-    case RDB_STREAM:
-    case RDB_STREAM_2:
-    case RDB_STREAM_3:
-    case RDB_HASH_TTL_EARLY:
-    case RDB_HASH_LISTPACK_TTL_EARLY:
-    case RDB_HASH_TTL:
-    case RDB_HASH_LISTPACK_TTL: return false;
-    default: return true;
-    }
-}
-
 void cmd_restore(struct ctx *c)
 {
     struct restore r = {.key = c->argv[1], .payload = c->argv[3], .idle_s = -1, .frequency = -1};
@@ -236,10 +220,6 @@ void cmd_restore(struct ctx *c)
     if (!restore_deadline(c, &r)) return;
     if (!rdb_payload_body(r.payload, c->ks->skip_checksums, &r.body)) {
         reply_error(c->out, "ERR DUMP payload version or checksum are wrong");
-        return;
-    }
-    if (c->eng->captured && !restore_fits_sites(&r)) {
-        reply_error(c->out, "ERR values of this kind are not supported with active-active replication");
         return;
     }
     enum rdb_result result = restore_value(c, &r, &old, &ref);

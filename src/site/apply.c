@@ -76,7 +76,7 @@ static void apply_rem(struct apply *a, struct site_key *k, const struct site_mov
     struct site_cell *c = site_key_cell(k, m->kind, m->path, &a->s->cell);
     bool all = PLANTED_SITE(a->s, PLANT_XDEL_ALL) && m->kind == TYPE_STREAM;
     if (site_cell_empty(c)) return;
-    site_cell_remove(c, all ? &a->s->clock : &a->e->context, m->seen);
+    site_cell_clear(c, all ? &a->s->clock : &a->e->context, m->seen);
     site_key_store(k, c);
 }
 
@@ -123,28 +123,24 @@ static void clear_cells(struct apply *a, struct site_key *k, enum value_type kin
     for (struct site_reader r = site_reader_of(buf_bytes(&paths)); site_left(&r);) {
         bytes path = site_get_bytes(&r);
         struct site_cell *c = site_key_cell(k, kind, path, &a->s->cell);
-        site_cell_remove(c, clock, seen_of(a, k, kind, path));
+        site_cell_clear(c, clock, seen_of(a, k, kind, path));
         site_key_store(k, c);
     }
     buf_release(&paths);
 }
 
-static void clear_atoms(struct site_key *k, const struct site_clock *clock)
+static void clear_claims(struct site_key *k, const struct site_clock *clock, enum value_type but)
 {
     u32 n = 0;
     for (u32 i = 0; i < k->n_claims; i++)
-        if (!site_covers(clock, k->claims[i].dot)) k->claims[n++] = k->claims[i];
+        if (k->claims[i].type == but || !site_covers(clock, k->claims[i].dot)) k->claims[n++] = k->claims[i];
     k->n_claims = n;
-    n = 0;
-    for (u32 i = 0; i < k->n_deadlines; i++)
-        if (!site_covers(clock, k->deadlines[i].dot)) k->deadlines[n++] = k->deadlines[i];
-    k->n_deadlines = n;
 }
 
 /* A clear by an author who had seen everything that is here now. */
 static bool clear_is_total(const struct apply *a, const struct site_key *k, const struct site_clock *clock)
 {
-    if (k->counting || k->string.n_incs || !site_clock_covers(clock, &a->s->clock)) return false;
+    if (k->counting || k->timed || k->string.n_incs || !site_clock_covers(clock, &a->s->clock)) return false;
     for (u32 i = 0; i < k->n_claims; i++)
         if (site_dot_eq(k->claims[i].dot, a->e->dot)) return false; /* made by this effect, too */
     return true;
@@ -161,7 +157,7 @@ static void apply_clear(struct apply *a, struct site_key *k, const struct site_m
         struct site_reader r = site_reader_of(m->scope);
         site_get_clock(&r, &scope);
         clock = PLANTED_SITE(a->s, PLANT_EXPIRE_ALL) ? &a->s->clock : &scope;
-        site_key_add_mark(k, a->e->dot, m->scope);
+        site_ttl_add_mark(&k->ttl, a->e->dot, m->scope);
         if (a->e->dot.gid != a->s->gid) site_remember(a->s, k, a->e->dot, clock);
     }
     if (clear_is_total(a, k, clock)) {
@@ -171,41 +167,67 @@ static void apply_clear(struct apply *a, struct site_key *k, const struct site_m
         site_cell_remove(&k->string, clock, seen);
         for (u32 type = TYPE_HASH; type < SITE_TYPES; type++) clear_cells(a, k, type, clock);
     }
-    clear_atoms(k, clock);
+    clear_claims(k, clock, TYPE_NONE);
+    site_ttl_remove(&k->ttl, clock);
 }
 
 static void apply_ttl(struct apply *a, struct site_key *k, const struct site_move *m)
 {
     bool kept = m->op == MOVE_KEEP;
     u32 n = 0;
-    for (u32 i = 0; i < k->n_deadlines; i++) {
-        const struct site_deadline *d = &k->deadlines[i];
+    for (u32 i = 0; i < k->ttl.n_deadlines; i++) {
+        const struct site_deadline *d = &k->ttl.deadlines[i];
         bool goes = site_covers(&a->e->context, d->dot) && (!kept || d->kept);
         goes |= PLANTED_SITE(a->s, PLANT_PERSIST_ALL) && !kept && m->at_ms == 0;
         goes &= !(PLANTED_SITE(a->s, PLANT_LONGEST_TTL) && d->at_ms > m->at_ms && m->at_ms);
-        if (!goes && !site_dot_eq(d->dot, a->e->dot)) k->deadlines[n++] = *d;
+        if (!goes && !site_dot_eq(d->dot, a->e->dot)) k->ttl.deadlines[n++] = *d;
     }
-    k->n_deadlines = n;
+    k->ttl.n_deadlines = n;
     a->s->stats.conflicts[SITE_CONFLICT_DEADLINE] += n > 0 && !kept;
-    site_key_add_deadline(k, (struct site_deadline){a->e->dot, m->at_ms, m->birth, kept});
-}
-
-static bool is_among(struct site_dot dot, bytes dots)
-{
-    struct site_reader r = site_reader_of(dots);
-    while (site_left(&r))
-        if (site_dot_eq(site_get_dot(&r), dot)) return true;
-    return false;
+    site_ttl_add(&k->ttl, (struct site_deadline){a->e->dot, m->at_ms, m->birth, kept});
 }
 
 static void apply_spend(struct site_key *k, const struct site_move *m)
 {
-    u32 n = 0;
-    for (u32 i = 0; i < k->n_deadlines; i++)
-        if (!is_among(k->deadlines[i].dot, m->spent)) k->deadlines[n++] = k->deadlines[i];
-    k->n_deadlines = n;
+    site_ttl_spend(&k->ttl, m->spent);
     struct site_reader r = site_reader_of(m->lost);
     while (site_left(&r)) site_cell_forget(&k->string, site_get_dot(&r));
+}
+
+/* -- hash fields -------------------------------------------------------------------------------------- */
+
+static void apply_field_ttl(struct apply *a, struct site_key *k, const struct site_move *m)
+{
+    struct site_cell *c = site_key_cell(k, TYPE_HASH, m->path, &a->s->cell);
+    struct site_deadline d = {.dot = a->e->dot, .at_ms = m->at_ms, .kept = m->field_ttl == FIELD_KEEPS};
+    if (m->field_ttl == FIELD_LOSES) site_ttl_remove(&c->ttl, &a->e->context);
+    else if (PLANTED_SITE(a->s, PLANT_FIELD_LAST)) c->ttl.n_deadlines = 0, site_ttl_add(&c->ttl, d);
+    else site_ttl_replace(&c->ttl, &a->e->context, d);
+    a->s->stats.conflicts[SITE_CONFLICT_DEADLINE] += m->field_ttl == FIELD_GETS && c->ttl.n_deadlines > 1;
+    site_key_store(k, c);
+}
+
+static void apply_field_spend(struct apply *a, struct site_key *k, const struct site_move *m)
+{
+    struct site_cell *c = site_key_cell(k, TYPE_HASH, m->path, &a->s->cell);
+    site_ttl_spend(&c->ttl, m->spent);
+    site_key_store(k, c);
+}
+
+static void apply_field_expire(struct apply *a, struct site_key *k, const struct site_move *m)
+{
+    struct site_cell *c = site_key_cell(k, TYPE_HASH, m->path, &a->s->cell);
+    bool ours = a->e->dot.gid == a->s->gid;
+    struct site_reader r = site_reader_of(m->scope);
+    struct site_clock scope;
+    site_get_clock(&r, &scope);
+    a->s->stats.expiries_sent += ours;
+    a->s->stats.expiries_suppressed += !ours && site_field_due(a->s, c);
+    if (!ours) site_remember_field(a->s, k, site_key_claim(k), c, a->e->dot, &scope);
+    site_ttl_add_mark(&c->ttl, a->e->dot, m->scope);
+    site_cell_clear(c, PLANTED_SITE(a->s, PLANT_FIELD_EXPIRE_ALL) ? &a->s->clock : &scope, m->seen);
+    if (m->shows) clear_claims(k, &scope, TYPE_HASH);
+    site_key_store(k, c);
 }
 
 /* -- keys by the dozen -------------------------------------------------------------------------------- */
@@ -321,6 +343,9 @@ static void apply_move(struct apply *a, const struct site_move *m)
     case MOVE_TTL:
     case MOVE_KEEP: apply_ttl(a, k, m); return;
     case MOVE_SPEND: apply_spend(k, m); return;
+    case MOVE_FIELD_TTL: apply_field_ttl(a, k, m); return;
+    case MOVE_FIELD_SPEND: apply_field_spend(a, k, m); return;
+    case MOVE_FIELD_EXPIRE: apply_field_expire(a, k, m); return;
     default: return;
     }
 }

@@ -118,9 +118,7 @@ bool capture_made_key(const struct site_capture *c, const struct site_key *k)
     if (!c->open) return false;
     for (u32 i = 0; i < k->n_claims; i++)
         if (site_dot_eq(k->claims[i].dot, dot)) return true;
-    for (u32 i = 0; i < k->n_deadlines; i++)
-        if (site_dot_eq(k->deadlines[i].dot, dot)) return true;
-    return false;
+    return site_ttl_made(&k->ttl, dot);
 }
 
 bool capture_made_inc(const struct site_capture *c, const struct site_cell *cell)
@@ -135,7 +133,7 @@ bool capture_made_cell(const struct site_capture *c, const struct site_cell *cel
     if (!c->open) return false;
     for (u32 i = 0; i < cell->n_writes; i++)
         if (site_dot_eq(cell->writes[i].dot, c->effect.dot)) return true;
-    return capture_made_inc(c, cell);
+    return site_ttl_made(&cell->ttl, c->effect.dot) || capture_made_inc(c, cell);
 }
 
 /* -- keys ------------------------------------------------------------------------------------------- */
@@ -158,8 +156,8 @@ struct site_key *capture_key(struct site_capture *c, const struct key_ref *ref)
 
 static bool capture_is_past(const struct site_capture *c, const struct site_key *k)
 {
-    for (u32 i = 0; i < k->n_deadlines; i++)
-        if (k->deadlines[i].at_ms && k->deadlines[i].at_ms <= site_now(&c->site)) return true;
+    for (u32 i = 0; i < k->ttl.n_deadlines; i++)
+        if (site_deadline_past(&k->ttl.deadlines[i], site_now(&c->site))) return true;
     return false;
 }
 
@@ -179,8 +177,8 @@ struct site_key *capture_free_key(struct site_capture *c, struct key_ref *ref)
     return UNLIKELY(!ref->entry && site_due(&c->site, k)) ? capture_live_key(c, ref) : k;
 }
 
-/* By effects of their own, which may be several. */
-void capture_expire(struct site_capture *c, u32 db, bytes name)
+/* Expiries are effects of their own, which may be several. */
+static void capture_aside(struct site_capture *c)
 {
     struct site *s = &c->site;
     capture_split(c);
@@ -189,10 +187,30 @@ void capture_expire(struct site_capture *c, u32 db, bytes name)
     c->holding = true;
     s->emit = capture_hold;
     s->emit_arg = c;
-    site_expire(s, db, name, NULL);
-    s->emit = c->emit;
-    s->emit_arg = c->emit_arg;
+}
+
+static void capture_aside_end(struct site_capture *c)
+{
+    c->site.emit = c->emit;
+    c->site.emit_arg = c->emit_arg;
     c->holding = c->keyed = false;
+}
+
+void capture_expire(struct site_capture *c, u32 db, bytes name)
+{
+    capture_aside(c);
+    site_expire(&c->site, db, name, NULL);
+    capture_aside_end(c);
+}
+
+void capture_expire_fields(struct site_capture *c, struct key_ref *ref, bytes fields)
+{
+    u32 db = ref->db;
+    struct site_key *k = capture_key(c, ref);
+    capture_aside(c);
+    site_expire_fields(&c->site, db, buf_bytes(&k->name), fields, NULL);
+    capture_aside_end(c);
+    if (!c->own->find(c->site.e, db, buf_bytes(&k->name), ref)) ref->key = buf_bytes(&k->name);
 }
 
 /* The key is absent now: if metadata of it is left, site_each_key() has to know. */
@@ -228,7 +246,7 @@ static void capture_clear_cells(struct site_capture *c, struct site_key *k)
         site_key_paths(k, kind, &paths);
         for (struct site_reader r = site_reader_of(buf_bytes(&paths)); site_left(&r);) {
             struct site_cell *cell = site_key_cell(k, kind, site_get_bytes(&r), &s->cell);
-            site_cell_remove(cell, &s->clock, (bytes){"", 0});
+            site_cell_clear(cell, &s->clock, (bytes){"", 0});
             site_key_store(k, cell);
         }
     }
@@ -239,9 +257,9 @@ static void capture_clear_cells(struct site_capture *c, struct site_key *k)
 void capture_clear_atoms(struct site_capture *c, struct site_key *k)
 {
     bool remembers = !PLANTED_SITE(&c->site, PLANT_DEL_FORGETS);
-    if (remembers && (k->counting || k->string.n_incs)) capture_clear_cells(c, k);
+    if (remembers && (k->counting || k->timed || k->string.n_incs)) capture_clear_cells(c, k);
     else site_key_drop_rows(k);
-    k->n_claims = k->n_deadlines = 0;
+    k->n_claims = k->ttl.n_deadlines = 0;
 }
 
 void capture_clear(struct site_capture *c, struct site_key *k)
@@ -274,7 +292,7 @@ static void capture_rem(struct site_capture *c, struct site_key *k, struct site_
     site_cell_seen(cell, NULL, &c->seen);
     m.seen = buf_bytes(&c->seen);
     capture_move(c, k, &m);
-    site_cell_remove(cell, &c->site.clock, (bytes){"", 0});
+    site_cell_clear(cell, &c->site.clock, (bytes){"", 0});
     k->held = TYPE_NONE; /* the engine's value is the caller's */
     site_key_store(k, cell);
     k->held = held;
@@ -302,14 +320,9 @@ static void capture_rem_hidden(struct site_capture *c, struct site_key *k, enum 
 /* A write in place keeps the deadline, unless this effect has already set it. */
 static void capture_keep(struct site_capture *c, struct site_key *k, i64 at_ms, struct site_dot birth)
 {
-    u32 n = 0;
-    for (u32 i = 0; i < k->n_deadlines; i++)
-        if (site_dot_eq(k->deadlines[i].dot, c->effect.dot)) return;
+    if (site_ttl_made(&k->ttl, c->effect.dot)) return;
     capture_move(c, k, &(struct site_move){.op = MOVE_KEEP, .at_ms = at_ms, .birth = birth});
-    for (u32 i = 0; i < k->n_deadlines; i++)
-        if (!k->deadlines[i].kept) k->deadlines[n++] = k->deadlines[i];
-    k->n_deadlines = n;
-    site_key_add_deadline(k, (struct site_deadline){c->effect.dot, at_ms, birth, true});
+    site_ttl_replace(&k->ttl, &c->site.clock, (struct site_deadline){c->effect.dot, at_ms, birth, true});
 }
 
 void capture_start(struct site_capture *c, struct site_key *k, enum value_type kind)
@@ -334,8 +347,8 @@ void capture_start(struct site_capture *c, struct site_key *k, enum value_type k
 void capture_ttl(struct site_capture *c, struct site_key *k, i64 at_ms, struct site_dot birth)
 {
     capture_move(c, k, &(struct site_move){.op = MOVE_TTL, .at_ms = at_ms, .birth = birth});
-    k->n_deadlines = 0;
-    site_key_add_deadline(k, (struct site_deadline){c->effect.dot, at_ms, birth, false});
+    k->ttl.n_deadlines = 0;
+    site_ttl_add(&k->ttl, (struct site_deadline){c->effect.dot, at_ms, birth, false});
 }
 
 void capture_put_cell(struct site_capture *c, struct site_key *k, struct site_cell *cell, bytes value)
@@ -388,6 +401,7 @@ void site_capture_open(struct site_capture *c, struct engine *e, u32 databases, 
     capture_list_ops(&c->ops);
     capture_key_ops(&c->ops);
     capture_stream_ops(&c->ops);
+    capture_field_ops(&c->ops);
     e->intent = INTENT_WRITE;
     e->captured = true;
     e->ops = &c->ops;

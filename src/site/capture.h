@@ -18,9 +18,9 @@
  * name with metadata that is past its deadline also expires that.
  *
  * Of streams the entries are replicated, and the last id; groups and what is pending are the site's own. Nor
- * are staging databases: what is renamed out of them is a new key. Deadlines of hash fields, and swapping two
- * databases, can't be expressed: the engine then has `failed`, so that nothing of the transaction is kept.
- * Commands that would do that are refused before (command.h, CMD_NO_SITE).
+ * are staging databases: what is renamed out of them is a new key. Swapping two databases can't be expressed:
+ * the engine then has `failed`, so that nothing of the transaction is kept. A command that would do that is
+ * refused before (command.h, CMD_NO_SITE).
  *
  * A piece has at most SITE_PIECE_MAX effects; further ones are another piece.
  *

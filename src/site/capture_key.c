@@ -12,7 +12,7 @@ static void key_del(struct site_capture *c, struct key_ref *ref)
 {
     if (LIKELY(capture_plain_drop(c, ref))) return;
     struct site_key *k = capture_key(c, ref);
-    if (k->n_claims | k->n_deadlines) capture_clear(c, k);
+    if (k->n_claims | k->ttl.n_deadlines) capture_clear(c, k);
     capture_save(c, k, ref);
     c->own->drop(c->site.e, ref);
     capture_note_gone(c, k);
@@ -117,6 +117,27 @@ static void key_gather(struct site_capture *c, struct key_ref *ref, struct buf *
     }
 }
 
+/* Fields that are past their deadlines have not come along. */
+static void key_adopt_fields(struct site_capture *c, struct site_key *k)
+{
+    const struct map_ops *map = &c->own->map;
+    struct map_iter it;
+    struct buf timed = {0};
+    bytes field;
+    i64 at_ms;
+    map->reap(k->e, &k->ref, UINT32_MAX, NULL, NULL);
+    map->iter(k->e, &k->ref, &it);
+    while (map->next(&it, &field, NULL)) site_put_bytes(&timed, field);
+    for (struct site_reader r = site_reader_of(buf_bytes(&timed)); site_left(&r);) {
+        field = site_get_bytes(&r);
+        if (!map->field_deadline(k->e, &k->ref, field, &at_ms) || at_ms == 0) continue;
+        struct site_cell *cell = site_key_cell(k, TYPE_HASH, field, &c->site.cell);
+        capture_field_ttl(c, k, cell, at_ms);
+        site_key_store(k, cell);
+    }
+    buf_release(&timed);
+}
+
 /* The engine's key is new under its name: all it has is written by this effect. What was left under the name
  * goes. */
 static void key_adopt(struct site_capture *c, struct key_ref *ref)
@@ -131,6 +152,8 @@ static void key_adopt(struct site_capture *c, struct key_ref *ref)
         bytes path = site_get_bytes(&r), value = site_get_bytes(&r);
         capture_put_cell(c, k, site_key_cell(k, ref->type, path, &c->site.cell), value);
     }
+    bool timed = ref->type == TYPE_HASH && c->own->map.has_field_deadlines(k->e, &k->ref);
+    if (UNLIKELY(timed)) key_adopt_fields(c, k);
     struct site_dot birth = ref->type == TYPE_STRING ? c->effect.dot : (struct site_dot){0};
     if (deadline_ms) capture_ttl(c, k, deadline_ms, birth);
     capture_save(c, k, ref);
@@ -148,7 +171,7 @@ static void key_make_way(struct site_capture *c, u32 db, bytes key)
 /* Whether nothing of the companion outlives the key. */
 static bool key_goes_at_once(const struct site_key *k)
 {
-    return !k->counting && !k->string.n_incs && !k->n_marks;
+    return !k->counting && !k->timed && !k->string.n_incs && !k->ttl.n_marks;
 }
 
 static void capture_copy(struct engine *e, struct key_ref *ref, u32 db, bytes key, struct key_ref *out)

@@ -1,5 +1,5 @@
 /* What the parts of the capture share (capture.c, capture_value.c, capture_list.c, capture_stream.c,
- * capture_key.c).
+ * capture_field.c, capture_key.c).
  *
  * A primitive of the site:
  *
@@ -79,6 +79,8 @@ struct site_key *capture_free_key(struct site_capture *c, struct key_ref *ref);
 void capture_save(struct site_capture *c, struct site_key *k, struct key_ref *ref);
 void capture_note_gone(struct site_capture *c, const struct site_key *k);
 void capture_expire(struct site_capture *c, u32 db, bytes name);
+/* Of these fields (site_expire_fields). The ref is found again: the hash may be gone. */
+void capture_expire_fields(struct site_capture *c, struct key_ref *ref, bytes fields);
 
 /* -- moves, with what they do to the key; the engine's values are left to the caller */
 void capture_clear(struct site_capture *c, struct site_key *k);
@@ -89,6 +91,10 @@ void capture_start(struct site_capture *c, struct site_key *k, enum value_type k
 void capture_ttl(struct site_capture *c, struct site_key *k, i64 at_ms, struct site_dot birth);
 /* The cell gets this value, which the engine shows; `cell` was loaded for it. */
 void capture_put_cell(struct site_capture *c, struct site_key *k, struct site_cell *cell, bytes value);
+/* What a write to a field of a hash with deadlines says about the field's: it stays, or goes. Comes before
+ * the value. */
+void capture_field_stays(struct site_capture *c, struct site_key *k, struct site_cell *cell, bool stays);
+void capture_field_ttl(struct site_capture *c, struct site_key *k, struct site_cell *cell, i64 at_ms);
 /* Cells of which some show; the engine's values stay. All that show: the key is cleared. */
 void capture_rem_cell(struct site_capture *c, struct site_key *k, struct site_cell *cell);
 /* The key, which has a value and no cells, is new: all it has is moves. */
@@ -119,6 +125,7 @@ bool capture_plain_drop(struct site_capture *c, struct key_ref *ref);
 
 void capture_value_ops(struct engine_ops *ops); /* strings, hashes, sets, sorted sets */
 void capture_list_ops(struct engine_ops *ops);
+void capture_field_ops(struct engine_ops *ops); /* deadlines of hash fields */
 void capture_key_ops(struct engine_ops *ops);
 void capture_stream_ops(struct engine_ops *ops);
 /* Path and value of each cell of a stream that has none yet. */

@@ -282,6 +282,7 @@ static bool map_put(struct site_capture *c, struct key_ref *ref, bytes field, by
     }
     struct site_key *k = capture_live_key(c, ref);
     struct site_cell *cell = value_cell(c, k, ref->type, field);
+    capture_field_stays(c, k, cell, keep);
     is_new = c->own->map.put(k->e, &k->ref, field, value, keep);
     capture_put_cell(c, k, cell, value);
     capture_save(c, k, ref);
@@ -297,6 +298,7 @@ static bool map_add(struct site_capture *c, struct key_ref *ref, bytes field, by
         return c->own->map.put(c->site.e, ref, field, value, true);
     struct site_key *k = capture_live_key(c, ref);
     struct site_cell *cell = value_cell(c, k, TYPE_HASH, field);
+    capture_field_stays(c, k, cell, true);
     site_key_read(k, cell);
     value_add_cell(c, k, cell, by, value);
     site_key_store(k, cell); /* the engine gets the sum, too */
@@ -332,8 +334,13 @@ static void value_fill(struct site_capture *c, struct key_ref *ref, const bytes 
     for (u32 i = 0; i < n; i++) {
         bytes path = v[i * step], value = step == 2 ? v[i * step + 1] : nothing;
         if (scores) value = bytes_of(text, num_print_double(text, scores[i]));
-        if (plain) capture_plain_put(c, ref, &h, path, value, true);
-        else capture_put_cell(c, k, value_cell(c, k, ref->type, path), value);
+        if (plain) {
+            capture_plain_put(c, ref, &h, path, value, true);
+            continue;
+        }
+        struct site_cell *cell = value_cell(c, k, ref->type, path);
+        capture_field_stays(c, k, cell, false);
+        capture_put_cell(c, k, cell, value);
     }
     if (plain) capture_plain_end(c, ref, &h);
     else capture_save(c, k, ref);
@@ -365,19 +372,12 @@ static bool value_rem(struct site_capture *c, struct key_ref *ref, bytes path)
 static bool capture_map_del(struct engine *e, struct key_ref *ref, bytes field)
 {
     struct site_capture *c = capture_enter(e, ref);
-    if (capture_serves(c, ref->db)) value_rem(c, ref, field);
+    bool hidden = ref->type == TYPE_HASH && c->own->map.has_field_deadlines(e, ref) &&
+                  !c->own->map.get(e, ref, field, NULL);
+    if (capture_serves(c, ref->db) && !hidden) value_rem(c, ref, field);
     bool there = c->own->map.del(e, ref, field);
     capture_leave(c);
     return there;
-}
-
-/* Not expressed by effects: commands that would are refused. */
-static void capture_set_field_deadline(struct engine *e, struct key_ref *ref, bytes field, i64 deadline_ms)
-{
-    struct site_capture *c = capture_enter(e, ref);
-    if (!capture_serves(c, ref->db)) c->own->map.set_field_deadline(e, ref, field, deadline_ms);
-    else e->failed = true;
-    capture_leave(c);
 }
 
 /* -- sorted sets ------------------------------------------------------------------------------------- */
@@ -496,7 +496,6 @@ void capture_value_ops(struct engine_ops *ops)
     ops->map.put = capture_map_put;
     ops->map.fill = capture_map_fill;
     ops->map.del = capture_map_del;
-    ops->map.set_field_deadline = capture_set_field_deadline;
     ops->zset.put = capture_zset_put;
     ops->zset.fill = capture_zset_fill;
     ops->zset.del = capture_zset_del;

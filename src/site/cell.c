@@ -12,7 +12,9 @@
 enum {
     MANY_WRITES = 7,
     COUNTING = 8,
-    SHOWN = 16
+    SHOWN = 16,
+    DEADLINES = 32,
+    MARKS = 64,
 }; /* count and flags; fewer writes than MANY are the count itself */
 
 void site_cell_reset(struct site_cell *c, enum value_type kind, bytes path)
@@ -23,7 +25,8 @@ void site_cell_reset(struct site_cell *c, enum value_type kind, bytes path)
     buf_append_bytes(&c->row, path);
     buf_clear(&c->text);
     c->n_writes = c->n_incs = 0;
-    c->stored = c->was_live = c->was_untidy = c->was_counting = false;
+    if (UNLIKELY(!site_ttl_empty(&c->ttl))) site_ttl_reset(&c->ttl);
+    c->stored = c->was_live = c->was_untidy = c->was_counting = c->was_timed = false;
 }
 
 void site_cell_release(struct site_cell *c)
@@ -32,12 +35,16 @@ void site_cell_release(struct site_cell *c)
     buf_release(&c->text);
     mem_free(c->writes);
     mem_free(c->incs);
+    site_ttl_release(&c->ttl);
     *c = (struct site_cell){0};
 }
 
 /* -- what it is ----------------------------------------------------------------------------------- */
 
-bool site_cell_empty(const struct site_cell *c) { return c->n_writes == 0 && c->n_incs == 0; }
+bool site_cell_empty(const struct site_cell *c)
+{
+    return c->n_writes == 0 && c->n_incs == 0 && site_ttl_empty(&c->ttl);
+}
 
 bool site_cell_counts(const struct site_cell *c)
 {
@@ -57,7 +64,7 @@ bool site_cell_tidy(const struct site_cell *c)
 {
     for (u32 i = 0; i < c->n_incs; i++)
         if (c->incs[i].hi <= c->incs[i].lo) return false;
-    return c->n_writes <= 1;
+    return c->n_writes <= 1 && site_ttl_tidy(&c->ttl);
 }
 
 static bool cell_beats(const struct site_cell *c, const struct site_write *a, const struct site_write *b)
@@ -163,6 +170,12 @@ void site_cell_remove(struct site_cell *c, const struct site_clock *clock, bytes
     for (u32 i = 0; i < c->n_incs; i++) cell_cut(&c->incs[i], clock, seen);
 }
 
+void site_cell_clear(struct site_cell *c, const struct site_clock *clock, bytes seen)
+{
+    site_ttl_remove(&c->ttl, clock);
+    site_cell_remove(c, clock, seen);
+}
+
 /* Not where no stamp decides between two: a member has no value, an entry's id says which it is. */
 static bool cell_has_stamps(const struct site_cell *c)
 {
@@ -205,6 +218,8 @@ void site_cell_collect(struct site_cell *c)
     for (u32 i = 0; i < c->n_incs; i++)
         if (c->incs[i].hi > c->incs[i].lo) c->incs[n++] = c->incs[i];
     c->n_incs = n;
+    if (site_cell_live(c)) site_ttl_collect(&c->ttl);
+    else site_ttl_reset(&c->ttl);
 }
 
 void site_cell_seen(const struct site_cell *c, const struct site_clock *scope, struct buf *to)
@@ -242,13 +257,17 @@ void site_cell_encode(const struct site_cell *c, struct buf *to)
 {
     const struct site_write *top = site_cell_winner(c);
     bool shown = top && top->shown;
-    site_put_u8(to, (u8)(MIN(c->n_writes, MANY_WRITES) | (c->n_incs ? COUNTING : 0) | (shown ? SHOWN : 0)));
+    u8 flags = (u8)((c->n_incs ? COUNTING : 0) | (shown ? SHOWN : 0) | (c->ttl.n_deadlines ? DEADLINES : 0) |
+                    (c->ttl.n_marks ? MARKS : 0));
+    site_put_u8(to, (u8)(MIN(c->n_writes, MANY_WRITES) | flags));
     if (c->n_writes >= MANY_WRITES) site_put_varint(to, c->n_writes);
     if (top) cell_put_write(c, top, to);
     for (u32 i = 0; i < c->n_writes; i++)
         if (&c->writes[i] != top) cell_put_write(c, &c->writes[i], to);
     if (c->n_incs) site_put_u8(to, (u8)c->n_incs);
     for (u32 i = 0; i < c->n_incs; i++) cell_put_inc(&c->incs[i], to);
+    if (flags & DEADLINES) site_put_deadlines(to, &c->ttl);
+    if (flags & MARKS) site_put_marks(to, &c->ttl);
 }
 
 static void cell_get_write(struct site_cell *c, struct site_reader *r, bool shown)
@@ -289,6 +308,8 @@ bool site_cell_decode(struct site_cell *c, struct site_reader *r)
         struct site_inc inc = cell_get_inc(r);
         if (!r->bad) site_cell_add_inc(c, inc);
     }
+    if (flags & DEADLINES) site_get_deadlines(r, &c->ttl);
+    if (flags & MARKS) site_get_marks(r, &c->ttl);
     return !r->bad;
 }
 

@@ -12,13 +12,14 @@
  *
  * A cell is stored without its value if that is what the engine shows, and without the values that
  * nobody needs:
- *     count and flags · (dot [· stamp] [· birth] [· value]) … · (gid · hi · lo · total · lo_total) … */
+ *     count and flags · (dot [· stamp] [· birth] [· value]) … · (gid · hi · lo · total · lo_total) …
+ *         [· deadlines] [· marks]                     of a hash field (ttl.h) */
 #ifndef MAYFLY_SITE_CELL_H
 #define MAYFLY_SITE_CELL_H
 
 #include "engine/handles.h"
-#include "site/clock.h"
 #include "site/number.h"
+#include "site/ttl.h"
 
 #define SITE_TYPES (TYPE_STREAM + 1)
 
@@ -46,8 +47,9 @@ struct site_cell {
     struct site_write *writes;
     struct site_inc *incs; /* in order of gids */
     u32 n_writes, n_incs, room_writes, room_incs;
+    struct site_ttl ttl; /* of a hash field */
     struct buf text;
-    bool stored, was_live, was_untidy, was_counting; /* as it was loaded; stored: it has a row */
+    bool stored, was_live, was_untidy, was_counting, was_timed; /* as it was loaded; stored: it has a row */
 };
 
 /* Whether there can be such a cell, such a value in it, and increments in cells of a type. */
@@ -77,6 +79,7 @@ static inline bytes site_cell_text(const struct site_cell *c, const struct site_
 
 /* Removes what `clock` covers, and of increments beyond it those that were seen (effect.h). */
 void site_cell_remove(struct site_cell *c, const struct site_clock *clock, bytes seen);
+void site_cell_clear(struct site_cell *c, const struct site_clock *clock, bytes seen); /* … deadlines, too */
 void site_cell_write(struct site_cell *c, struct site_dot dot, u64 stamp, struct site_dot birth, bytes value);
 void site_cell_add_inc(struct site_cell *c, struct site_inc inc); /* replaces that site's */
 void site_cell_forget(struct site_cell *c, struct site_dot dot);  /* a write; it may be absent */

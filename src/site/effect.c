@@ -59,6 +59,11 @@ bool site_get_seen_cell(struct site_reader *r, enum site_op op, struct site_seen
 
 static bool has_name(enum site_op op) { return op < MOVE_FLUSH; }
 
+static bool has_path(enum site_op op)
+{
+    return (op >= MOVE_PUT && op <= MOVE_REM) || (op >= MOVE_FIELD_TTL && op <= MOVE_FIELD_EXPIRE);
+}
+
 static char *move_write_rest(char *p, const struct site_move *m)
 {
     switch (m->op) {
@@ -84,6 +89,14 @@ static char *move_write_rest(char *p, const struct site_move *m)
     case MOVE_SPEND:
         p = site_write_bytes(p, m->spent);
         return site_write_bytes(p, m->lost);
+    case MOVE_FIELD_TTL:
+        *p++ = (char)m->field_ttl;
+        return site_write_varint(p, (u64)m->at_ms);
+    case MOVE_FIELD_SPEND: return site_write_bytes(p, m->spent);
+    case MOVE_FIELD_EXPIRE:
+        *p++ = (char)m->shows;
+        p = site_write_bytes(p, m->seen);
+        return site_write_bytes(p, m->scope);
     case MOVE_FLUSH:
         p = site_write_varint(p, m->db);
         return site_write_bytes(p, m->seen);
@@ -107,7 +120,7 @@ void site_put_move(struct buf *to, const struct site_move *m, bool same_name)
         p = site_write_bytes(p, m->name);
     }
     if (m->op <= MOVE_REM) *p++ = (char)m->kind;
-    if (m->op >= MOVE_PUT && m->op <= MOVE_REM) p = site_write_bytes(p, m->path);
+    if (has_path(m->op)) p = site_write_bytes(p, m->path);
     p = move_write_rest(p, m);
     to->n = (size_t)(p - to->p);
 }
@@ -156,6 +169,13 @@ bool site_get_set(bytes moves, struct site_set *m)
     return !r.bad && r.p == r.end && at_ms > 0 && at_ms <= (u64)INT64_MAX;
 }
 
+static i64 get_time(struct site_reader *r)
+{
+    u64 n = site_get_varint(r);
+    if (n > (u64)INT64_MAX) r->bad = true;
+    return (i64)n;
+}
+
 static void get_rest(struct site_reader *r, struct site_move *m)
 {
     u64 n;
@@ -180,14 +200,22 @@ static void get_rest(struct site_reader *r, struct site_move *m)
         break;
     case MOVE_TTL:
     case MOVE_KEEP:
-        n = site_get_varint(r);
-        if (n > (u64)INT64_MAX) r->bad = true;
-        m->at_ms = (i64)n;
+        m->at_ms = get_time(r);
         m->birth = site_get_dot(r);
         break;
     case MOVE_SPEND:
         m->spent = site_get_bytes(r);
         m->lost = site_get_bytes(r);
+        break;
+    case MOVE_FIELD_TTL:
+        m->field_ttl = site_get_u8(r);
+        m->at_ms = get_time(r);
+        break;
+    case MOVE_FIELD_SPEND: m->spent = site_get_bytes(r); break;
+    case MOVE_FIELD_EXPIRE:
+        m->shows = site_get_u8(r) != 0;
+        m->seen = site_get_bytes(r);
+        m->scope = site_get_bytes(r);
         break;
     case MOVE_FLUSH:
         n = site_get_varint(r);
@@ -225,7 +253,8 @@ bool site_moves_next(struct site_moves *it, struct site_move *m)
         if (it->db == SITE_ALL_DBS) r->bad = true;
     }
     if (m->op <= MOVE_REM) m->kind = site_get_u8(r);
-    if (m->op >= MOVE_PUT && m->op <= MOVE_REM) m->path = site_get_bytes(r);
+    else if (has_path(m->op)) m->kind = TYPE_HASH;
+    if (has_path(m->op)) m->path = site_get_bytes(r);
     get_rest(r, m);
     return !r->bad;
 }
@@ -289,6 +318,9 @@ static bool move_fits(const struct site_effect *e, const struct site_move *m)
     case MOVE_CLEAR: return seen_cells_fit(e, m) && (m->scope.n == 0 || scope_fits(e, m->scope));
     case MOVE_FLUSH: return seen_cells_fit(e, m);
     case MOVE_SPEND: return dots_fit(e, m->spent) && dots_fit(e, m->lost);
+    case MOVE_FIELD_TTL: return m->field_ttl <= FIELD_LOSES && (m->at_ms || m->field_ttl != FIELD_KEEPS);
+    case MOVE_FIELD_SPEND: return dots_fit(e, m->spent);
+    case MOVE_FIELD_EXPIRE: return seen_fits(e, m->seen) && scope_fits(e, m->scope);
     default: return true;
     }
 }

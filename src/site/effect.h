@@ -25,10 +25,20 @@ enum site_op {
     MOVE_TTL,       /* EXPIRE, PERSIST, or the deadline of a SET */
     MOVE_KEEP,      /* a write that leaves the deadline as it is carries it along */
     MOVE_SPEND,     /* deadlines that have passed while another holds, and strings that lost with them */
+    MOVE_FIELD_TTL,    /* of a hash field: HEXPIRE, HPERSIST, or what another write says of its deadline */
+    MOVE_FIELD_SPEND,  /* of a hash field, as SPEND */
+    MOVE_FIELD_EXPIRE, /* a field that is past its deadline goes: what the scope covers */
     MOVE_FLUSH,     /* all keys of a database go, or of all databases */
     MOVE_JOIN,      /* a site becomes a member */
     MOVE_EVICT,     /* a site is no member any more */
     MOVE_MORE,      /* this effect and its author's next are applied together (site_receive) */
+};
+
+/* What MOVE_FIELD_TTL does to a field's deadlines. */
+enum site_field_ttl {
+    FIELD_GETS,  /* HEXPIRE; HPERSIST, if at_ms is 0 */
+    FIELD_KEEPS, /* a write in place carries the deadline along */
+    FIELD_LOSES, /* HSET: those that its author saw go */
 };
 
 #define SITE_ALL_DBS UINT32_MAX
@@ -39,18 +49,22 @@ struct site_move {
     u32 db;
     bytes name;
     enum value_type kind;
-    bytes path;            /* of a cell: the field, member or position (place.h); empty for a string */
+    bytes path;            /* PUT to REM, FIELD_…: the field, member or position (place.h); a string: empty */
     bytes value;           /* PUT */
-    bytes seen;            /* PUT, REM, CLEAR, FLUSH: counters that its author saw (site_get_seen) */
+    bytes seen;            /* PUT, REM, CLEAR, FIELD_EXPIRE, FLUSH: counters that its author saw
+                            * (site_get_seen) */
     u64 stamp;             /* PUT, CLAIM: 0, the effect's own */
     struct site_dot birth; /* PUT: the SET that the string descends from. TTL, KEEP: whose deadline it is */
     bool fresh;            /* ADD: nothing of its author counts here but this one */
     u64 prev;              /* ADD: its author's increments up to this one don't count here … */
     struct site_num prev_total; /* … and come to this much */
     struct site_num total;
-    bytes scope; /* CLEAR: of an expiry, a clock: it removes what this covers, not what the context does */
-    i64 at_ms;         /* TTL, KEEP: the deadline; 0 for none */
-    bytes spent, lost; /* SPEND: dots of deadlines, and of strings */
+    bytes scope; /* CLEAR, FIELD_EXPIRE: of an expiry, a clock: it removes what this covers, not what the
+                  * context does */
+    i64 at_ms;         /* TTL, KEEP, FIELD_TTL: the deadline; 0 for none */
+    enum site_field_ttl field_ttl;
+    bool shows;        /* FIELD_EXPIRE: the hash showed; claims of other types go, too */
+    bytes spent, lost; /* SPEND, FIELD_SPEND: dots of deadlines; SPEND: and of strings */
     u8 gid;            /* JOIN, EVICT */
 };
 

@@ -4,6 +4,8 @@
 #include "site/site.h"
 #include "site/write.h"
 
+#define FIELDS_TOGETHER 64 /* that expire by one effect */
+
 static bool is_past(const struct site *s, const struct site_deadline *d)
 {
     return d->at_ms && d->at_ms <= (s->torn ? s->torn_ms : site_now(s));
@@ -39,8 +41,8 @@ static struct site_clock late_scope(const struct site *s, const struct site_late
 /* Whether it lives by an EXPIRE, and not only by the value that shows. */
 static bool lives_by_expire(const struct site *s, const struct site_key *k)
 {
-    for (u32 i = 0; i < k->n_deadlines; i++) {
-        const struct site_deadline *d = &k->deadlines[i];
+    for (u32 i = 0; i < k->ttl.n_deadlines; i++) {
+        const struct site_deadline *d = &k->ttl.deadlines[i];
         if (!d->kept && d->at_ms && d->birth.gid == 0 && !is_past(s, d)) return true;
     }
     return false;
@@ -50,8 +52,8 @@ static bool lives_by_expire(const struct site *s, const struct site_key *k)
 static bool is_lost(const struct site *s, const struct site_key *k, const struct site_write *w)
 {
     if (site_dot_eq(w->birth, site_key_birth(k))) return false;
-    for (u32 i = 0; i < k->n_deadlines; i++) {
-        const struct site_deadline *d = &k->deadlines[i];
+    for (u32 i = 0; i < k->ttl.n_deadlines; i++) {
+        const struct site_deadline *d = &k->ttl.deadlines[i];
         if (is_past(s, d) && d->birth.gid && site_dot_eq(d->birth, w->birth)) return true;
     }
     return false;
@@ -60,8 +62,8 @@ static bool is_lost(const struct site *s, const struct site_key *k, const struct
 static void spend(struct site *s, const struct site_key *k)
 {
     struct buf spent = {0}, lost = {0};
-    for (u32 i = 0; i < k->n_deadlines; i++)
-        if (is_past(s, &k->deadlines[i])) site_put_dot(&spent, k->deadlines[i].dot);
+    for (u32 i = 0; i < k->ttl.n_deadlines; i++)
+        if (is_past(s, &k->ttl.deadlines[i])) site_put_dot(&spent, k->ttl.deadlines[i].dot);
     for (u32 i = 0; i < k->string.n_writes && !lives_by_expire(s, k); i++)
         if (is_lost(s, k, &k->string.writes[i])) site_put_dot(&lost, k->string.writes[i].dot);
     site_put_move(&s->moves,
@@ -76,14 +78,14 @@ static void spend(struct site *s, const struct site_key *k)
     buf_release(&lost);
 }
 
-void site_expire(struct site *s, u32 db, bytes name, const struct site_late *late)
+bool site_expire(struct site *s, u32 db, bytes name, const struct site_late *late)
 {
     struct site_key k = {0};
     while (!s->doubt) {
         bool past = false;
         site_key_load(&k, s->e, db, name);
-        for (u32 i = 0; i < k.n_deadlines; i++)
-            past |= is_past(s, &k.deadlines[i]) && is_known_here(s, &k.deadlines[i]);
+        for (u32 i = 0; i < k.ttl.n_deadlines; i++)
+            past |= is_past(s, &k.ttl.deadlines[i]) && is_known_here(s, &k.ttl.deadlines[i]);
         if (!past) break;
         if (!site_due(s, &k)) {
             spend(s, &k);
@@ -93,8 +95,95 @@ void site_expire(struct site *s, u32 db, bytes name, const struct site_late *lat
         site_move_clear(s, &k, &scope);
         site_commit(s); /* and again, by the next deadline, if that ends more */
     }
+    bool timed = k.timed > 0;
     site_key_release(&k);
+    return timed;
 }
+
+/* -- hash fields ---------------------------------------------------------------------------------- */
+
+bool site_field_due(const struct site *s, const struct site_cell *c)
+{
+    const struct site_deadline *d = site_ttl_longest(&c->ttl);
+    return d && is_past(s, d);
+}
+
+/* The moves that end what is past its deadline in a field, and otherwise spend those deadlines. */
+static void move_field_end(struct site *s, struct site_key *k, struct site_cell *c,
+                           const struct site_late *late)
+{
+    struct site_move m = {.op = MOVE_FIELD_SPEND, .db = k->db, .name = buf_bytes(&k->name)};
+    struct buf past = {0}, seen = {0}, raw = {0};
+    for (u32 i = 0; i < c->ttl.n_deadlines; i++) {
+        const struct site_deadline *d = &c->ttl.deadlines[i];
+        if (is_past(s, d) && is_known_here(s, d)) site_put_dot(&past, d->dot);
+    }
+    m.path = site_cell_path(c);
+    m.spent = buf_bytes(&past);
+    if (past.n && site_field_due(s, c)) {
+        struct site_clock scope = late_scope(s, late, site_ttl_longest(&c->ttl)->dot);
+        m.op = MOVE_FIELD_EXPIRE;
+        m.shows = site_key_type(k) == TYPE_HASH;
+        site_cell_seen(c, &scope, &seen);
+        m.seen = buf_bytes(&seen);
+        site_put_clock(&raw, &scope);
+        m.scope = buf_bytes(&raw);
+    }
+    if (past.n) site_put_move(&s->moves, &m, s->moves.n > 0);
+    buf_release(&past);
+    buf_release(&seen);
+    buf_release(&raw);
+}
+
+void site_expire_fields(struct site *s, u32 db, bytes name, bytes fields, const struct site_late *late)
+{
+    struct site_key k = {0};
+    struct site_cell c = {0};
+    while (!s->doubt) {
+        site_key_load(&k, s->e, db, name);
+        for (struct site_reader r = site_reader_of(fields); k.timed && site_left(&r);)
+            move_field_end(s, &k, site_key_cell(&k, TYPE_HASH, site_get_bytes(&r), &c), late);
+        if (s->moves.n == 0) break;
+        site_commit(s); /* and again, by the next deadlines, if these end more */
+    }
+    site_key_release(&k);
+    site_cell_release(&c);
+}
+
+void site_expire_field(struct site *s, u32 db, bytes name, bytes field)
+{
+    struct buf one = {0};
+    site_put_bytes(&one, field);
+    site_expire_fields(s, db, name, buf_bytes(&one), NULL);
+    buf_release(&one);
+}
+
+static void gather_field(void *arg, bytes field, bytes value UNUSED, double deadline_ms UNUSED)
+{
+    site_put_bytes(arg, field);
+}
+
+/* Some of those that show and whose deadline was until then. False: there was none. */
+static bool expire_fields_until(struct site *s, u32 db, bytes name, i64 until_ms)
+{
+    struct key_ref ref;
+    struct buf fields = {0};
+    if (s->e->ops->find(s->e, db, name, &ref) && ref.type == TYPE_HASH)
+        s->e->ops->map.due(s->e, &ref, until_ms, FIELDS_TOGETHER, gather_field, &fields);
+    bool any = fields.n > 0;
+    if (any) site_expire_fields(s, db, name, buf_bytes(&fields), NULL);
+    buf_release(&fields);
+    return any;
+}
+
+void site_expire_due_fields(struct site *s, u32 db, bytes name)
+{
+    u64 before;
+    do before = s->position;
+    while (expire_fields_until(s, db, name, s->torn ? s->torn_ms : site_now(s)) && s->position > before);
+}
+
+/* -- the pass ------------------------------------------------------------------------------------- */
 
 void site_expire_pass(struct site *s, u32 db, bytes name)
 {
@@ -104,8 +193,10 @@ void site_expire_pass(struct site *s, u32 db, bytes name)
     i64 wait_ms = top && top->dot.gid != s->gid ? s->expire_delay_ms : 0;
     if (PLANTED_SITE(s, PLANT_NO_DELAY)) wait_ms = 0;
     bool now = !site_due(s, &k) || (top && site_key_deadline(&k) + wait_ms <= site_now(s));
+    bool timed = k.timed > 0;
     site_key_release(&k);
     if (now) site_expire(s, db, name, NULL);
+    if (timed) expire_fields_until(s, db, name, site_now(s) - wait_ms);
 }
 
 /* -- an expiry meets an extension that it had not seen -------------------------------------------- */
@@ -117,14 +208,15 @@ struct site_after {
     struct site_clock scope;
     enum value_type kind;
     u64 claim_stamp;
-    struct buf puts; /* a PUT for each cell that showed before the expiry */
+    struct buf puts; /* a PUT for each cell that showed before the expiry, and its deadline */
+    bool of_field;   /* the expiry was that of a field: the only one in `puts` */
 };
 
 /* An EXPIRE or PERSIST of ours that the expiry had not seen, which holds. */
-static bool extends(const struct site *s, const struct site_key *k, const struct site_clock *scope)
+static bool extends(const struct site *s, const struct site_ttl *t, const struct site_clock *scope)
 {
-    for (u32 i = 0; i < k->n_deadlines; i++) {
-        const struct site_deadline *d = &k->deadlines[i];
+    for (u32 i = 0; i < t->n_deadlines; i++) {
+        const struct site_deadline *d = &t->deadlines[i];
         if (d->dot.gid == s->gid && !d->kept && !site_covers(scope, d->dot) && !is_past(s, d)) return true;
     }
     return false;
@@ -142,6 +234,31 @@ static void remember_cell(struct site_after *a, struct site_key *k, struct site_
     m.value = buf_bytes(&value);
     site_put_move(&a->puts, &m, false);
     buf_release(&value);
+    m.at_ms = a->of_field ? 0 : site_ttl_at(&c->ttl);
+    m.op = MOVE_FIELD_TTL;
+    m.field_ttl = FIELD_KEEPS;
+    if (m.at_ms) site_put_move(&a->puts, &m, true);
+}
+
+static struct site_after *remember(struct site *s, const struct site_key *k, const struct site_claim *top,
+                                   struct site_dot dot, const struct site_clock *scope)
+{
+    s->after = site_room(s->after, s->n_after, &s->room_after, sizeof *s->after);
+    struct site_after *a = &s->after[s->n_after++];
+    *a = (struct site_after){
+        .dot = dot, .db = k->db, .scope = *scope, .kind = top->type, .claim_stamp = top->stamp};
+    buf_append_bytes(&a->name, buf_bytes(&k->name));
+    return a;
+}
+
+void site_remember_field(struct site *s, struct site_key *k, const struct site_claim *top,
+                         struct site_cell *c, struct site_dot dot, const struct site_clock *scope)
+{
+    bool shows = top && top->type == TYPE_HASH && site_cell_live(c);
+    if (!shows || !extends(s, &c->ttl, scope)) return;
+    struct site_after *a = remember(s, k, top, dot, scope);
+    a->of_field = true;
+    remember_cell(a, k, c);
 }
 
 void site_remember(struct site *s, struct site_key *k, struct site_dot dot, const struct site_clock *scope)
@@ -149,12 +266,8 @@ void site_remember(struct site *s, struct site_key *k, struct site_dot dot, cons
     const struct site_claim *top = site_key_claim(k);
     struct site_cell scratch = {0};
     struct buf paths = {0};
-    if (!top || !extends(s, k, scope)) return;
-    s->after = site_room(s->after, s->n_after, &s->room_after, sizeof *s->after);
-    struct site_after *a = &s->after[s->n_after++];
-    *a = (struct site_after){
-        .dot = dot, .db = k->db, .scope = *scope, .kind = top->type, .claim_stamp = top->stamp};
-    buf_append_bytes(&a->name, buf_bytes(&k->name));
+    if (!top || !extends(s, &k->ttl, scope)) return;
+    struct site_after *a = remember(s, k, top, dot, scope);
     if (top->type == TYPE_STRING) remember_cell(a, k, &k->string);
     else site_key_paths(k, top->type, &paths);
     for (struct site_reader r = site_reader_of(buf_bytes(&paths)); site_left(&r);) {
@@ -165,9 +278,19 @@ void site_remember(struct site *s, struct site_key *k, struct site_dot dot, cons
     buf_release(&paths);
 }
 
-static bool is_missing(struct site *s, struct site_key *k, const struct site_move *m)
+/* Those of the moves whose cells don't show any more. */
+static void put_missing(struct site *s, struct site_key *k, const struct site_after *a, struct buf *to)
 {
-    return !site_cell_live(site_key_cell(k, m->kind, m->path, &s->cell));
+    struct site_moves it = site_moves_of(buf_bytes(&a->puts));
+    struct site_move m;
+    bool missing = false;
+    while (site_moves_next(&it, &m)) {
+        if (m.op == MOVE_PUT) {
+            const struct site_cell *c = site_key_cell(k, m.kind, m.path, &s->cell);
+            missing = !site_cell_live(c) && (!a->of_field || extends(s, &c->ttl, &a->scope));
+        }
+        if (missing) site_put_move(to, &m, true);
+    }
 }
 
 /* With the old stamps, so that nothing newer loses. */
@@ -175,17 +298,15 @@ static void write_again(struct site *s, const struct site_after *a)
 {
     struct site_key k = {0};
     struct buf puts = {0};
-    struct site_moves it = site_moves_of(buf_bytes(&a->puts));
-    struct site_move m, claim = {.op = MOVE_CLAIM,
-                                 .db = a->db,
-                                 .name = buf_bytes(&a->name),
-                                 .kind = a->kind,
-                                 .stamp = a->claim_stamp};
+    struct site_move claim = {.op = MOVE_CLAIM,
+                              .db = a->db,
+                              .name = buf_bytes(&a->name),
+                              .kind = a->kind,
+                              .stamp = a->claim_stamp};
     site_key_load(&k, s->e, a->db, buf_bytes(&a->name));
     enum value_type type = site_key_type(&k);
-    if ((type == TYPE_NONE || type == a->kind) && extends(s, &k, &a->scope))
-        while (site_moves_next(&it, &m))
-            if (is_missing(s, &k, &m)) site_put_move(&puts, &m, true);
+    if ((type == TYPE_NONE || type == a->kind) && (a->of_field || extends(s, &k.ttl, &a->scope)))
+        put_missing(s, &k, a, &puts);
     for (u32 i = 0; i < k.n_claims; i++) claim.stamp = MAX(claim.stamp, k.claims[i].stamp);
     site_key_release(&k);
     if (puts.n) {

@@ -70,7 +70,7 @@ static bool full_expire(struct site_full *f, u32 count)
             return true;
         }
         if (!site_stage_add(&f->keys, db, name, (bytes){"", 0})) return false;
-        site_expire(f->s, db, name, NULL);
+        if (site_expire(f->s, db, name, NULL)) site_expire_due_fields(f->s, db, name);
     }
     return true;
 }

@@ -11,7 +11,7 @@ static void collect_cells(struct site *s, struct site_key *k, enum value_type ki
         struct site_cell *c = site_key_cell(k, kind, site_get_bytes(&r), &s->cell);
         if (keep && !c->was_untidy) continue;
         site_cell_collect(c);
-        if (!keep) c->n_writes = c->n_incs = 0;
+        if (!keep) c->n_writes = c->n_incs = c->ttl.n_deadlines = 0;
         site_key_store(k, c);
     }
     buf_release(&paths);
@@ -24,10 +24,10 @@ static void collect_key(struct site *s, struct site_key *k)
     enum value_type type = top ? top->type : TYPE_NONE;
     struct site_claim claim = top ? *top : (struct site_claim){0};
     struct site_deadline deadline = ttl ? *ttl : (struct site_deadline){0};
-    k->n_claims = k->n_deadlines = 0;
-    while (k->n_marks) buf_release(&k->marks[--k->n_marks].clock);
+    k->n_claims = 0;
+    site_ttl_reset(&k->ttl);
     if (top) site_key_add_claim(k, claim);
-    if (top && deadline.at_ms) site_key_add_deadline(k, deadline);
+    if (top && deadline.at_ms) site_ttl_add(&k->ttl, deadline);
     site_cell_collect(&k->string);
     if (type != TYPE_STRING) k->string.n_writes = k->string.n_incs = 0;
     for (u32 kind = TYPE_HASH; kind < SITE_TYPES; kind++)

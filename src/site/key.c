@@ -8,10 +8,10 @@
 
 static void key_forget(struct site_key *k)
 {
-    k->n_claims = k->n_deadlines = 0;
-    while (k->n_marks) buf_release(&k->marks[--k->n_marks].clock);
+    k->n_claims = 0;
+    site_ttl_reset(&k->ttl);
     memset(k->cells, 0, sizeof k->cells);
-    k->untidy = k->counting = k->last = k->walked = 0;
+    k->untidy = k->counting = k->timed = k->last = k->walked = 0;
     k->overflowed = k->restate = false;
     buf_clear(&k->head);
     site_cell_reset(&k->string, TYPE_STRING, (bytes){"", 0});
@@ -62,8 +62,7 @@ void site_key_release(struct site_key *k)
     buf_release(&k->scratch);
     site_cell_release(&k->string);
     mem_free(k->claims);
-    mem_free(k->deadlines);
-    mem_free(k->marks);
+    site_ttl_release(&k->ttl);
     *k = (struct site_key){0};
 }
 
@@ -109,24 +108,16 @@ struct site_dot site_key_birth(const struct site_key *k)
     return w ? w->birth : (struct site_dot){0};
 }
 
-/* The longest, and no deadline is the shortest; what was only kept comes after everything else. */
-static bool deadline_beats(const struct site_deadline *a, const struct site_deadline *b)
-{
-    if (a->kept != b->kept) return b->kept;
-    if (a->at_ms != b->at_ms) return a->at_ms > b->at_ms;
-    return site_dot_cmp(a->dot, b->dot) > 0;
-}
-
 const struct site_deadline *site_key_ttl(const struct site_key *k)
 {
     const struct site_deadline *best = NULL;
-    if (k->n_deadlines == 0) return NULL;
+    if (k->ttl.n_deadlines == 0) return NULL;
     bool string = key_may_be_string(k);
     struct site_dot birth = site_key_birth(k);
-    for (u32 i = 0; i < k->n_deadlines; i++) {
-        const struct site_deadline *d = &k->deadlines[i];
+    for (u32 i = 0; i < k->ttl.n_deadlines; i++) {
+        const struct site_deadline *d = &k->ttl.deadlines[i];
         bool counts = d->birth.gid == 0 || (string && (birth.gid == 0 || site_dot_eq(birth, d->birth)));
-        if (counts && (!best || deadline_beats(d, best))) best = d;
+        if (counts && (!best || site_deadline_beats(d, best))) best = d;
     }
     return best;
 }
@@ -141,15 +132,15 @@ bool site_key_empty(const struct site_key *k)
 {
     for (u32 type = 0; type < SITE_TYPES; type++)
         if (k->cells[type].rows) return false;
-    return k->n_claims == 0 && k->n_deadlines == 0 && k->n_marks == 0 && site_cell_empty(&k->string);
+    return k->n_claims == 0 && site_ttl_empty(&k->ttl) && site_cell_empty(&k->string);
 }
 
 bool site_key_tidy(const struct site_key *k)
 {
     const struct site_claim *top = site_key_claim(k);
     const struct site_deadline *ttl = site_key_ttl(k);
-    if (!top || k->n_claims > 1 || k->n_marks || k->untidy || !site_cell_tidy(&k->string)) return false;
-    if (k->n_deadlines > (ttl && ttl->at_ms)) return false;
+    if (!top || k->n_claims > 1 || k->ttl.n_marks || k->untidy || !site_cell_tidy(&k->string)) return false;
+    if (k->ttl.n_deadlines > (ttl && ttl->at_ms)) return false;
     for (u32 type = 0; type < SITE_TYPES; type++)
         if (type != top->type && k->cells[type].rows) return false;
     return top->type == TYPE_STRING || site_cell_empty(&k->string);
@@ -161,20 +152,6 @@ void site_key_add_claim(struct site_key *k, struct site_claim c)
 {
     k->claims = site_room(k->claims, k->n_claims, &k->room_claims, sizeof c);
     k->claims[k->n_claims++] = c;
-}
-
-void site_key_add_deadline(struct site_key *k, struct site_deadline d)
-{
-    k->deadlines = site_room(k->deadlines, k->n_deadlines, &k->room_deadlines, sizeof d);
-    k->deadlines[k->n_deadlines++] = d;
-}
-
-void site_key_add_mark(struct site_key *k, struct site_dot dot, bytes clock)
-{
-    k->marks = site_room(k->marks, k->n_marks, &k->room_marks, sizeof *k->marks);
-    struct site_mark *m = &k->marks[k->n_marks++];
-    *m = (struct site_mark){.dot = dot};
-    buf_append_bytes(&m->clock, clock);
 }
 
 /* -- cells ------------------------------------------------------------------------------------------ */
@@ -192,6 +169,7 @@ struct site_cell *site_key_cell(struct site_key *k, enum value_type kind, bytes 
     c->was_live = site_cell_keeps(c);
     c->was_untidy = !(site_cell_live(c) && site_cell_tidy(c));
     c->was_counting = c->n_incs > 0;
+    c->was_timed = !site_ttl_empty(&c->ttl);
     return c;
 }
 
@@ -258,25 +236,32 @@ void site_key_store(struct site_key *k, struct site_cell *c)
     bool live = site_cell_keeps(c), empty = site_cell_empty(c),
          untidy = !empty && !(site_cell_live(c) && site_cell_tidy(c));
     bool last = c->was_live && !live && k->cells[kind].live == 1;
+    bool timed = !site_ttl_empty(&c->ttl), deadlines = UNLIKELY(timed | c->was_timed);
     if (k->held == TYPE_STRING && site_cell_empty(&k->string)) key_hide_all(k);
     if (k->held == TYPE_NONE && live && k->cells[kind].live == 0) {
         k->held = kind;
         k->restate = true; /* its last id may have been here before */
     }
-    if (k->held == kind && live) key_show(k, c);
-    else if (k->held == kind && last) key_hide_all(k);
-    else if (k->held == kind && c->was_live) site_show_del(k, c);
+    if (k->held == kind && live) {
+        key_show(k, c);
+        if (deadlines) site_show_deadline(k, c);
+    } else if (k->held == kind && c->was_live) {
+        if (!last || deadlines) site_show_del(k, c);
+        if (last) key_hide_all(k);
+    }
     if (site_cell_is_last_id(c)) k->restate = true;
     k->cells[kind].rows += (u64)!empty - (u64)c->stored;
     k->cells[kind].live += (u64)live - (u64)c->was_live;
     k->untidy += (u64)untidy - (u64)c->was_untidy;
     k->counting += (u64)(c->n_incs > 0) - (u64)c->was_counting;
+    k->timed += (u64)timed - (u64)c->was_timed;
     if (!empty) key_put_row(k, c);
     else if (c->stored) k->e->ops->companion.del(k->e, &k->ref, buf_bytes(&c->row));
     c->stored = !empty;
     c->was_live = live;
     c->was_untidy = untidy;
     c->was_counting = c->n_incs > 0;
+    c->was_timed = timed;
 }
 
 void site_key_drop_cells(struct site_key *k)
@@ -291,7 +276,7 @@ void site_key_drop_rows(struct site_key *k)
     for (u32 type = 0; type < SITE_TYPES; type++) rows |= k->cells[type].rows > 0;
     if (rows) key_drop_companion(k);
     memset(k->cells, 0, sizeof k->cells);
-    k->untidy = k->counting = 0;
+    k->untidy = k->counting = k->timed = 0;
     k->string.n_writes = k->string.n_incs = 0;
 }
 
@@ -345,6 +330,7 @@ static void key_unhide(struct site_key *k, enum value_type type)
         c->was_live = false; /* as far as the engine is concerned */
         k->walked++;
         key_show(k, c);
+        if (c->was_timed) site_show_deadline(k, c);
         key_put_row(k, c);
     }
     k->walked = 0;

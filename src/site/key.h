@@ -5,7 +5,8 @@
  *   claims     who wrote the key last, and as which type: several only after concurrent writes
  *   deadlines  what EXPIRE, PERSIST and SETs with a TTL said
  *   marks      of expiries: what each had seen
- *   cells      of each type: the string, hash fields, members, elements (cell.h)
+ *   cells      of each type: the string, hash fields, members, elements (cell.h); a field may have deadlines
+ *              and marks of its own
  * The winning claim decides the type and the longest deadline counts; that much is in the engine's own
  * row, with the values of that type, so that reads look nowhere else. Everything else is in the
  * companion. A companion stays (keep) when there is something in it that garbage collection has to
@@ -20,24 +21,11 @@
 
 #include "engine/engine.h"
 #include "site/cell.h"
-#include "site/clock.h"
 
 struct site_claim {
     struct site_dot dot;
     u64 stamp;
     enum value_type type;
-};
-
-struct site_deadline {
-    struct site_dot dot;
-    i64 at_ms;             /* 0: none (PERSIST) */
-    struct site_dot birth; /* of the SET it came with: it counts only while that SET's value shows */
-    bool kept;             /* carried along by a write in place: counts if nothing else does */
-};
-
-struct site_mark {
-    struct site_dot dot;
-    struct buf clock; /* encoded: what the expiry had seen */
 };
 
 struct site_walk;
@@ -49,15 +37,15 @@ struct site_key {
     struct key_ref ref;
     enum value_type held; /* whose values the engine holds */
     struct site_claim *claims;
-    struct site_deadline *deadlines;
-    struct site_mark *marks;
-    u32 n_claims, n_deadlines, n_marks, room_claims, room_deadlines, room_marks;
+    u32 n_claims, room_claims;
+    struct site_ttl ttl;
     struct site_cell string; /* the string's cell; those of other types are loaded one at a time */
     struct {
         u64 rows, live;  /* cells with a row; those that keep the key alive */
     } cells[SITE_TYPES]; /* without the string's, which has no row */
     u64 untidy;          /* of these cells: with something for garbage collection */
     u64 counting;        /* … and with counters */
+    u64 timed;           /* … and fields with deadlines, or marks of their expiries */
     u64 last;            /* the site's position at the last change, if the key is untidy (site.h) */
     bool restate;        /* the last id of the stream that shows may have to be set */
     u64 walked;          /* a walk over the list has come to this element (1 is the first); 0: no walk */
@@ -88,8 +76,6 @@ bool site_key_empty(const struct site_key *k);
 bool site_key_tidy(const struct site_key *k); /* nothing for garbage collection */
 
 void site_key_add_claim(struct site_key *k, struct site_claim c);
-void site_key_add_deadline(struct site_key *k, struct site_deadline d);
-void site_key_add_mark(struct site_key *k, struct site_dot dot, bytes clock);
 
 /* The claim says it all about the string: the same effect wrote it, and there was nothing else. */
 bool site_key_plain_string(const struct site_key *k);
@@ -112,7 +98,7 @@ void site_key_encode(const struct site_key *k, struct buf *to);
 void site_key_decode(struct site_key *k, bytes head);
 /* The head of a key in the usual case, for writes that need not know the rest of it: one claim, of the type
  * that the engine holds; no deadline, or the engine's, which the last write may have carried along; no
- * marks. */
+ * marks, and no fields with deadlines. */
 struct site_head {
     struct site_dot dot; /* of the claim */
     u64 stamp;
@@ -142,6 +128,7 @@ bytes site_set_head(char raw[SITE_SET_HEAD_MAX], struct site_dot dot, u64 stamp,
 void site_show_last_id(struct site_key *k); /* of a stream, as its entries and its cell say */
 bool site_show_get(struct site_key *k, const struct site_cell *c, struct buf *out);
 void site_show_put(struct site_key *k, const struct site_cell *c, bytes value);
+void site_show_deadline(struct site_key *k, const struct site_cell *c); /* of a hash field */
 void site_show_del(struct site_key *k, const struct site_cell *c);
 
 #endif

@@ -12,16 +12,16 @@ enum {
     TTL = 12,          /* the bits of the three */
     PLAIN_STRING = 16, /* it was written by the claim's effect; no cell */
     MARKS = 32,        /* count, and for each dot, clock */
-    COUNTS = 64,       /* last, untidy, counting, and rows and live of each type */
+    COUNTS = 64,       /* last, untidy, counting, timed, and rows and live of each type */
     STRING_CELL = 128, /* its cell, at the end */
 };
 
 static u8 flags_of_ttl(const struct site_key *k)
 {
-    if (k->n_deadlines == 0) return 0;
-    const struct site_deadline *d = k->deadlines;
+    if (k->ttl.n_deadlines == 0) return 0;
+    const struct site_deadline *d = k->ttl.deadlines;
     bool engine_has_it = k->ref.entry && d->at_ms == k->ref.deadline_ms && d->at_ms;
-    if (k->n_deadlines > 1 || d->kept || !engine_has_it) return TTL_MANY;
+    if (k->ttl.n_deadlines > 1 || d->kept || !engine_has_it) return TTL_MANY;
     if (d->birth.gid == 0) return TTL_ONE;
     bool own = k->n_claims == 1 && site_dot_eq(d->birth, d->dot) && site_dot_eq(d->dot, k->claims[0].dot);
     return own ? TTL_OWN : TTL_MANY;
@@ -31,7 +31,7 @@ static u8 flags_of_ttl(const struct site_key *k)
  * has cells that are not entries. */
 static bool counts_are_plain(const struct site_key *k)
 {
-    if (!site_key_tidy(k) || k->counting) return false;
+    if (!site_key_tidy(k) || k->counting || k->timed) return false;
     if (k->cells[TYPE_STREAM].rows) return false;
     for (u32 type = 0; type < SITE_TYPES; type++)
         if (k->cells[type].rows != k->cells[type].live) return false;
@@ -60,16 +60,9 @@ static void put_claims(const struct site_key *k, u8 flags, struct buf *to)
 
 static void put_deadlines(const struct site_key *k, u8 flags, struct buf *to)
 {
-    if ((flags & TTL) == TTL_ONE) site_put_dot(to, k->deadlines[0].dot);
+    if ((flags & TTL) == TTL_ONE) site_put_dot(to, k->ttl.deadlines[0].dot);
     if ((flags & TTL) != TTL_MANY) return;
-    site_put_varint(to, k->n_deadlines);
-    for (u32 i = 0; i < k->n_deadlines; i++) {
-        const struct site_deadline *d = &k->deadlines[i];
-        site_put_u8(to, d->kept);
-        site_put_dot(to, d->dot);
-        site_put_varint(to, (u64)d->at_ms);
-        site_put_dot(to, d->birth);
-    }
+    site_put_deadlines(to, &k->ttl);
 }
 
 static void put_counts(const struct site_key *k, struct buf *to)
@@ -77,6 +70,7 @@ static void put_counts(const struct site_key *k, struct buf *to)
     site_put_varint(to, k->last);
     site_put_varint(to, k->untidy);
     site_put_varint(to, k->counting);
+    site_put_varint(to, k->timed);
     for (u32 type = TYPE_HASH; type < SITE_TYPES; type++) {
         site_put_varint(to, k->cells[type].rows);
         site_put_varint(to, k->cells[type].live);
@@ -89,15 +83,11 @@ void site_key_encode(const struct site_key *k, struct buf *to)
     u8 flags = k->n_claims == 0 ? 0 : one ? CLAIM_ONE : CLAIM_MANY;
     flags |= flags_of_ttl(k);
     if (!site_cell_empty(&k->string)) flags |= site_key_plain_string(k) ? PLAIN_STRING : STRING_CELL;
-    flags |= (k->n_marks ? MARKS : 0) | (counts_are_plain(k) ? 0 : COUNTS);
+    flags |= (k->ttl.n_marks ? MARKS : 0) | (counts_are_plain(k) ? 0 : COUNTS);
     site_put_u8(to, flags);
     put_claims(k, flags, to);
     put_deadlines(k, flags, to);
-    if (flags & MARKS) site_put_varint(to, k->n_marks);
-    for (u32 i = 0; i < k->n_marks; i++) {
-        site_put_dot(to, k->marks[i].dot);
-        buf_append_bytes(to, buf_bytes(&k->marks[i].clock));
-    }
+    if (flags & MARKS) site_put_marks(to, &k->ttl);
     if (flags & COUNTS) put_counts(k, to);
     if (flags & STRING_CELL) site_cell_encode(&k->string, to);
 }
@@ -117,29 +107,12 @@ static void get_deadlines(struct site_key *k, u8 flags, struct site_reader *r)
     struct site_deadline d = {.at_ms = k->ref.deadline_ms};
     if ((flags & TTL) == TTL_OWN) {
         d.dot = d.birth = k->n_claims ? k->claims[0].dot : (struct site_dot){0};
-        site_key_add_deadline(k, d);
+        site_ttl_add(&k->ttl, d);
     } else if ((flags & TTL) == TTL_ONE) {
         d.dot = site_get_dot(r);
-        site_key_add_deadline(k, d);
+        site_ttl_add(&k->ttl, d);
     } else if ((flags & TTL) == TTL_MANY) {
-        for (u64 n = site_get_varint(r); n > 0 && !r->bad; n--) {
-            d.kept = site_get_u8(r);
-            d.dot = site_get_dot(r);
-            d.at_ms = (i64)site_get_varint(r);
-            d.birth = site_get_dot(r);
-            site_key_add_deadline(k, d);
-        }
-    }
-}
-
-static void get_marks(struct site_key *k, struct site_reader *r)
-{
-    struct site_clock ignored;
-    for (u64 n = site_get_varint(r); n > 0 && !r->bad; n--) {
-        struct site_dot dot = site_get_dot(r);
-        const char *start = r->p;
-        site_get_clock(r, &ignored);
-        site_key_add_mark(k, dot, bytes_of(start, (size_t)(r->p - start)));
+        site_get_deadlines(r, &k->ttl);
     }
 }
 
@@ -148,6 +121,7 @@ static void get_counts(struct site_key *k, struct site_reader *r)
     k->last = site_get_varint(r);
     k->untidy = site_get_varint(r);
     k->counting = site_get_varint(r);
+    k->timed = site_get_varint(r);
     for (u32 type = TYPE_HASH; type < SITE_TYPES; type++) {
         k->cells[type].rows = site_get_varint(r);
         k->cells[type].live = site_get_varint(r);
@@ -160,7 +134,7 @@ void site_key_decode(struct site_key *k, bytes head)
     u8 flags = site_get_u8(&r);
     get_claims(k, flags, &r);
     get_deadlines(k, flags, &r);
-    if (flags & MARKS) get_marks(k, &r);
+    if (flags & MARKS) site_get_marks(&r, &k->ttl);
     if (flags & COUNTS) {
         get_counts(k, &r);
     } else if (k->held != TYPE_NONE && k->held != TYPE_STRING && k->held != TYPE_STREAM) {
@@ -188,15 +162,18 @@ static bool head_get_kept(struct site_reader *r, struct site_head *h)
     return h->keeps;
 }
 
-static void head_get_counts(struct site_reader *r, struct site_head *h)
+/* False: fields have deadlines. */
+static bool head_get_counts(struct site_reader *r, struct site_head *h)
 {
     site_get_varint(r);
     h->untidy = site_get_varint(r);
     h->counting = site_get_varint(r);
+    u64 timed = site_get_varint(r);
     for (u32 type = TYPE_HASH; type < SITE_TYPES; type++) {
         h->cells[type].rows = site_get_varint(r);
         h->cells[type].live = site_get_varint(r);
     }
+    return timed == 0;
 }
 
 bool site_get_head(bytes raw, struct site_head *h)
@@ -212,7 +189,7 @@ bool site_get_head(bytes raw, struct site_head *h)
     if ((flags & TTL) == TTL_OWN) h->ttl = h->ttl_birth = h->dot;
     if ((flags & TTL) == TTL_ONE) h->ttl = site_get_dot(&r);
     if ((flags & TTL) == TTL_MANY && !head_get_kept(&r, h)) return false;
-    if (h->counted) head_get_counts(&r, h);
+    if (h->counted && !head_get_counts(&r, h)) return false;
     h->cell = bytes_of(r.p, site_left(&r));
     return !r.bad;
 }
@@ -235,6 +212,7 @@ static void head_put_counts(const struct site_head *h, u64 last, struct buf *to)
     site_put_varint(to, last);
     site_put_varint(to, h->untidy);
     site_put_varint(to, h->counting);
+    site_put_varint(to, 0); /* fields with deadlines */
     for (u32 type = TYPE_HASH; type < SITE_TYPES; type++) {
         site_put_varint(to, h->cells[type].rows);
         site_put_varint(to, h->cells[type].live);

@@ -30,7 +30,11 @@ enum {
     /* of another site's writes */
     PLANT_FAST_RECEIVE = 1048576, /* the fast path replaces what the effect's author had not seen */
     /* of captured writes, too */
-    PLANT_FAST_PUT = 2097152 /* the fast path of elements is taken whatever was in the key */
+    PLANT_FAST_PUT = 2097152, /* the fast path of elements is taken whatever was in the key */
+    /* of hash fields */
+    PLANT_FIELD_LAST = 4194304,       /* the last HEXPIRE or HPERSIST replaces all others */
+    PLANT_FIELD_EXPIRE_ALL = 8388608, /* the expiry of a field deletes what its author had not seen, too */
+    PLANT_HSET_STAYS = 16777216       /* HSET leaves the field its deadline elsewhere (captured) */
 };
 
 #ifdef MAYFLY_PLANT

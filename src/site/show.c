@@ -100,13 +100,14 @@ bool site_show_get(struct site_key *k, const struct site_cell *c, struct buf *ou
     const struct engine_ops *ops = k->e->ops;
     struct str_view v;
     bytes value;
+    i64 deadline_ms;
     switch (c->kind) {
     case TYPE_STRING:
         ops->str.get(k->e, &k->ref, &v);
         buf_append_bytes(out, v.b);
         return true;
     case TYPE_HASH:
-        if (!ops->map.get(k->e, &k->ref, site_cell_path(c), &value)) return false;
+        if (!ops->map.stored(k->e, &k->ref, site_cell_path(c), &value, &deadline_ms)) return false;
         buf_append_bytes(out, value);
         return true;
     case TYPE_LIST:
@@ -138,11 +139,33 @@ void site_show_put(struct site_key *k, const struct site_cell *c, bytes value)
         num_parse_double(value, &score);
         ops->zset.put(k->e, &k->ref, path, score);
         return;
-    case TYPE_HASH: ops->map.put(k->e, &k->ref, path, value, true); return;
+    case TYPE_HASH: ops->map.put(k->e, &k->ref, path, value, false); return;
     case TYPE_SET: ops->map.put(k->e, &k->ref, path, (bytes){"", 0}, true); return;
     case TYPE_STREAM: show_put_entry(k, path, value); return;
     default: return;
     }
+}
+
+/* The engine gives no deadline to a field that it hides: such a field is put again first. */
+void site_show_deadline(struct site_key *k, const struct site_cell *c)
+{
+    const struct map_ops *map = &k->e->ops->map;
+    bytes path = site_cell_path(c), value;
+    i64 is_ms, at_ms = site_ttl_at(&c->ttl);
+    if (!map->stored(k->e, &k->ref, path, &value, &is_ms) || is_ms == at_ms) return;
+    if (!alive(is_ms, k->e->now_ms)) {
+        struct buf copy = {0};
+        buf_append_bytes(&copy, value);
+        map->put(k->e, &k->ref, path, buf_bytes(&copy), false);
+        buf_release(&copy);
+    }
+    if (at_ms || alive(is_ms, k->e->now_ms)) map->set_field_deadline(k->e, &k->ref, path, at_ms);
+}
+
+static void show_del_field(struct site_key *k, bytes path)
+{
+    const struct map_ops *map = &k->e->ops->map;
+    if (!map->del(k->e, &k->ref, path)) map->reap_field(k->e, &k->ref, path, NULL, NULL);
 }
 
 void site_show_del(struct site_key *k, const struct site_cell *c)
@@ -151,5 +174,6 @@ void site_show_del(struct site_key *k, const struct site_cell *c)
     if (c->kind == TYPE_LIST) ops->seq.erase(k->e, &k->ref, show_index(k, c), 1);
     else if (c->kind == TYPE_ZSET) ops->zset.del(k->e, &k->ref, site_cell_path(c));
     else if (c->kind == TYPE_STREAM) show_del_entry(k, site_cell_path(c));
+    else if (c->kind == TYPE_HASH) show_del_field(k, site_cell_path(c));
     else ops->map.del(k->e, &k->ref, site_cell_path(c));
 }

@@ -85,7 +85,8 @@ static bool site_ready_for(const struct site *s, const struct site_effect *e)
 
 static bool site_is_late(const struct site *s, const struct site_move *m)
 {
-    return (m->op == MOVE_TTL || m->op == MOVE_KEEP) && m->at_ms && m->at_ms <= site_now(s);
+    bool of_key = m->op == MOVE_TTL || m->op == MOVE_KEEP;
+    return (of_key || m->op == MOVE_FIELD_TTL) && m->at_ms && m->at_ms <= site_now(s);
 }
 
 /* Expires what is past its deadline before a write is added. */
@@ -93,9 +94,25 @@ static void site_before(struct site *s, const struct site_effect *e)
 {
     struct site_moves it = site_moves_of(e->moves);
     struct site_move m;
+    bool timed = false; /* fields of the key that the last claim was about have deadlines */
     site_follow_stamp(s, e->stamp);
-    while (site_moves_next(&it, &m))
-        if (m.op == MOVE_CLAIM) site_expire(s, m.db, m.name, NULL);
+    while (site_moves_next(&it, &m)) {
+        if (m.op == MOVE_CLAIM) timed = site_expire(s, m.db, m.name, NULL) && m.kind == TYPE_HASH;
+        else if (UNLIKELY(timed) && (m.op == MOVE_PUT || m.op == MOVE_ADD) && m.kind == TYPE_HASH)
+            site_expire_field(s, m.db, m.name, m.path);
+    }
+}
+
+static void site_expire_late(struct site *s, const struct site_move *m, const struct site_late *late)
+{
+    struct buf field = {0};
+    if (m->op != MOVE_FIELD_TTL) {
+        site_expire(s, m->db, m->name, late);
+        return;
+    }
+    site_put_bytes(&field, m->path);
+    site_expire_fields(s, m->db, m->name, buf_bytes(&field), late);
+    buf_release(&field);
 }
 
 /* A deadline that arrives late ends what its author saw. */
@@ -104,7 +121,7 @@ static void site_after_effect(struct site *s, const struct site_effect *e, const
     struct site_moves it = site_moves_of(e->moves);
     struct site_move m;
     while (site_moves_next(&it, &m))
-        if (site_is_late(s, &m)) site_expire(s, m.db, m.name, late);
+        if (site_is_late(s, &m)) site_expire_late(s, &m, late);
 }
 
 /* Another site sends back an effect of ours that was lost. What it had seen was applied before. */

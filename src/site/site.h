@@ -164,13 +164,24 @@ struct site_late {
     const struct site_clock *clock;
     bool piece; /* `clock` is that of the piece's end */
 };
-void site_expire(struct site *s, u32 db, bytes name, const struct site_late *late);
+/* Returns whether fields of the key have deadlines of their own, or had. */
+bool site_expire(struct site *s, u32 db, bytes name, const struct site_late *late);
 bool site_due(const struct site *s, const struct site_key *k);
 /* Expires one key, from a periodic pass: its owner deletes it at once, others after SITE_EXPIRE_DELAY_MS. */
 void site_expire_pass(struct site *s, u32 db, bytes name);
 /* Before a clear with a scope, or a mark that a full sync brings: remembers what an extension of ours
  * would need. `dot`: of the expiry. */
 void site_remember(struct site *s, struct site_key *k, struct site_dot dot, const struct site_clock *scope);
+
+/* The same for hash fields. Fields: paths, each with a length (site_get_bytes). */
+bool site_field_due(const struct site *s, const struct site_cell *c);
+void site_expire_fields(struct site *s, u32 db, bytes name, bytes fields, const struct site_late *late);
+void site_expire_field(struct site *s, u32 db, bytes name, bytes field); /* before something joins it */
+void site_expire_due_fields(struct site *s, u32 db, bytes name);         /* all that show and are due */
+/* Before a field goes by an expiry, whose dot is `dot`; `top`: the claim that wins. */
+void site_remember_field(struct site *s, struct site_key *k, const struct site_claim *top,
+                         struct site_cell *c, struct site_dot dot, const struct site_clock *scope);
+
 void site_reassert(struct site *s); /* in doubt, later */
 /* The site has done so when it had seen these. */
 void site_forget_reasserted(struct site *s, const struct site_clock *seen);

@@ -45,18 +45,8 @@ void site_dump_key(struct site *s, struct site_key *k, struct site_cell *cell, u
         site_put_u64(to, k->claims[i].stamp);
         site_put_u8(to, (u8)k->claims[i].type);
     }
-    site_put_varint(to, k->n_deadlines);
-    for (u32 i = 0; i < k->n_deadlines; i++) {
-        site_put_u8(to, k->deadlines[i].kept);
-        site_put_dot(to, k->deadlines[i].dot);
-        site_put_varint(to, (u64)k->deadlines[i].at_ms);
-        site_put_dot(to, k->deadlines[i].birth);
-    }
-    site_put_varint(to, k->n_marks);
-    for (u32 i = 0; i < k->n_marks; i++) {
-        site_put_dot(to, k->marks[i].dot);
-        buf_append_bytes(to, buf_bytes(&k->marks[i].clock));
-    }
+    site_put_deadlines(to, &k->ttl);
+    site_put_marks(to, &k->ttl);
     if (!site_cell_empty(&k->string)) put_cell(k, &k->string, to);
     for (u32 kind = TYPE_HASH; kind < SITE_TYPES; kind++) {
         buf_clear(&paths);
@@ -127,7 +117,6 @@ bool site_merge_begin(struct site *s, struct site_merge *m, bytes head, const ch
 /* A key as the other site has it: claims, deadlines and marks in `o`; cells are read one after the other. */
 static void get_atoms(struct site_reader *r, const struct site_clock *theirs, struct site_key *o)
 {
-    struct site_clock clock;
     for (u64 n = site_get_varint(r); n > 0 && !r->bad; n--) {
         struct site_claim c = {.dot = site_get_dot(r)};
         c.stamp = site_get_u64(r);
@@ -136,21 +125,9 @@ static void get_atoms(struct site_reader *r, const struct site_clock *theirs, st
             r->bad = true;
         site_key_add_claim(o, c);
     }
-    for (u64 n = site_get_varint(r); n > 0 && !r->bad; n--) {
-        struct site_deadline d = {.kept = site_get_u8(r) != 0};
-        d.dot = site_get_dot(r);
-        d.at_ms = (i64)site_get_varint(r);
-        d.birth = site_get_dot(r);
-        if (d.at_ms < 0 || d.dot.gid == 0 || !site_covers(theirs, d.dot)) r->bad = true;
-        site_key_add_deadline(o, d);
-    }
-    for (u64 n = site_get_varint(r); n > 0 && !r->bad; n--) {
-        struct site_dot dot = site_get_dot(r);
-        const char *start = r->p;
-        site_get_clock(r, &clock);
-        if (dot.gid == 0 || !site_covers(theirs, dot)) r->bad = true;
-        site_key_add_mark(o, dot, bytes_of(start, (size_t)(r->p - start)));
-    }
+    site_get_deadlines(r, &o->ttl);
+    site_get_marks(r, &o->ttl);
+    if (!site_ttl_covered(&o->ttl, theirs)) r->bad = true;
 }
 
 static bool cell_fits(const struct site_cell *c, const struct site_clock *theirs)
@@ -162,7 +139,7 @@ static bool cell_fits(const struct site_cell *c, const struct site_clock *theirs
     }
     for (u32 i = 0; i < c->n_incs; i++)
         if (theirs->seq[c->incs[i].gid] < c->incs[i].hi || !site_counts(c->kind)) return false;
-    return true;
+    return site_ttl_empty(&c->ttl) || (c->kind == TYPE_HASH && site_ttl_covered(&c->ttl, theirs));
 }
 
 /* The next cell of a dump, in the order of rows. False: no more, or r->bad. */
@@ -189,6 +166,8 @@ struct both {
     struct site *s;
     const struct site_clock *mine, *theirs;
     struct site_key *k, *o;
+    struct buf *dots, *fields; /* deadlines that are new here; fields with some that have passed */
+    struct site_claim top;     /* what showed here before; no dot: nothing */
 };
 
 static void merge_claims(const struct both *b)
@@ -204,40 +183,6 @@ static void merge_claims(const struct both *b)
         bool here = site_covers(b->mine, o->claims[j].dot);
         for (u32 i = 0; i < n && !here; i++) here = site_dot_eq(k->claims[i].dot, o->claims[j].dot);
         if (!here) site_key_add_claim(k, o->claims[j]);
-    }
-}
-
-static void merge_deadlines(const struct both *b)
-{
-    struct site_key *k = b->k, *o = b->o;
-    u32 n = 0, j;
-    for (u32 i = 0; i < k->n_deadlines; i++) {
-        for (j = 0; j < o->n_deadlines && !site_dot_eq(o->deadlines[j].dot, k->deadlines[i].dot);) j++;
-        if (j < o->n_deadlines || !site_covers(b->theirs, k->deadlines[i].dot))
-            k->deadlines[n++] = k->deadlines[i];
-    }
-    k->n_deadlines = n;
-    for (j = 0; j < o->n_deadlines; j++) {
-        bool here = site_covers(b->mine, o->deadlines[j].dot);
-        for (u32 i = 0; i < n && !here; i++) here = site_dot_eq(k->deadlines[i].dot, o->deadlines[j].dot);
-        if (!here) site_key_add_deadline(k, o->deadlines[j]);
-    }
-}
-
-static void merge_marks(const struct both *b)
-{
-    struct site_key *k = b->k, *o = b->o;
-    u32 n = 0, j;
-    for (u32 i = 0; i < k->n_marks; i++) {
-        for (j = 0; j < o->n_marks && !site_dot_eq(o->marks[j].dot, k->marks[i].dot);) j++;
-        if (j < o->n_marks || !site_covers(b->theirs, k->marks[i].dot)) k->marks[n++] = k->marks[i];
-        else buf_release(&k->marks[i].clock);
-    }
-    k->n_marks = n;
-    for (j = 0; j < o->n_marks; j++) {
-        bool here = site_covers(b->mine, o->marks[j].dot);
-        for (u32 i = 0; i < n && !here; i++) here = site_dot_eq(k->marks[i].dot, o->marks[j].dot);
-        if (!here) site_key_add_mark(k, o->marks[j].dot, buf_bytes(&o->marks[j].clock));
     }
 }
 
@@ -268,11 +213,60 @@ static void merge_incs(const struct both *b, struct site_cell *c, const struct s
     c->n_incs = n;
 }
 
+/* Deadlines that are new here may be late (struct site_late). */
+static void note_new(const struct both *b, const struct site_ttl *theirs)
+{
+    for (u32 i = 0; i < theirs->n_deadlines; i++)
+        if (!site_covers(b->mine, theirs->deadlines[i].dot)) site_put_dot(b->dots, theirs->deadlines[i].dot);
+}
+
+static bool note_past(const struct both *b, const struct site_ttl *t)
+{
+    i64 now_ms = b->s->torn ? b->s->torn_ms : site_now(b->s);
+    for (u32 i = 0; i < t->n_deadlines; i++)
+        if (site_deadline_past(&t->deadlines[i], now_ms)) return true;
+    return false;
+}
+
+/* If there are any that have passed. */
+static void note_timed(struct site_merge *m, const struct both *b)
+{
+    if (!note_past(b, &b->k->ttl) && b->fields->n == 0) return;
+    site_put_varint(&m->timed, b->k->db);
+    site_put_bytes(&m->timed, buf_bytes(&b->k->name));
+    site_put_bytes(&m->timed, buf_bytes(b->dots));
+    site_put_bytes(&m->timed, buf_bytes(b->fields));
+}
+
+/* Marks of expiries that are new here: of the key, or of a field. */
+static void remember_marks(const struct both *b, const struct site_ttl *theirs, struct site_cell *c)
+{
+    struct site_clock clock;
+    for (u32 i = 0; i < theirs->n_marks; i++) {
+        if (site_covers(b->mine, theirs->marks[i].dot)) continue;
+        struct site_reader r = site_reader_of(buf_bytes(&theirs->marks[i].clock));
+        site_get_clock(&r, &clock);
+        struct site_dot dot = theirs->marks[i].dot;
+        if (c) site_remember_field(b->s, b->k, b->top.dot.gid ? &b->top : NULL, c, dot, &clock);
+        else site_remember(b->s, b->k, dot, &clock);
+    }
+}
+
+static void merge_field(const struct both *b, struct site_cell *c, const struct site_ttl *theirs)
+{
+    if (site_ttl_empty(&c->ttl) && site_ttl_empty(theirs)) return;
+    remember_marks(b, theirs, c);
+    note_new(b, theirs);
+    site_ttl_merge(&c->ttl, theirs, b->mine, b->theirs);
+    if (note_past(b, &c->ttl)) site_put_bytes(b->fields, site_cell_path(c));
+}
+
 /* oc is empty if the other site has no such cell. */
 static void merge_cell(const struct both *b, struct site_cell *c, const struct site_cell *oc)
 {
     struct site_clock had = {0}; /* sites that have a counter here */
     u32 n = 0;
+    merge_field(b, c, &oc->ttl);
     for (u32 i = 0; i < c->n_incs; i++) had.seq[c->incs[i].gid] = 1;
     for (u32 i = 0; i < c->n_writes; i++)
         if (has_write(oc, c->writes[i].dot) || !site_covers(b->theirs, c->writes[i].dot))
@@ -340,36 +334,6 @@ static void merge_cells(const struct both *b, struct site_reader *dump)
     buf_release(&last);
 }
 
-/* Deadlines that are new here may be late (struct site_late). */
-static void note_timed(struct site_merge *m, const struct both *b, bool theirs)
-{
-    bool timed = false;
-    struct buf dots = {0};
-    i64 now = b->s->torn ? b->s->torn_ms : site_now(b->s);
-    for (u32 i = 0; i < b->k->n_deadlines; i++) {
-        i64 at_ms = b->k->deadlines[i].at_ms;
-        timed |= at_ms && at_ms <= now;
-    }
-    if (!timed || !theirs) return;
-    for (u32 i = 0; i < b->o->n_deadlines; i++)
-        if (!site_covers(b->mine, b->o->deadlines[i].dot)) site_put_dot(&dots, b->o->deadlines[i].dot);
-    site_put_varint(&m->timed, b->k->db);
-    site_put_bytes(&m->timed, buf_bytes(&b->k->name));
-    site_put_bytes(&m->timed, buf_bytes(&dots));
-    buf_release(&dots);
-}
-
-static void remember_marks(const struct both *b)
-{
-    struct site_clock clock;
-    for (u32 i = 0; i < b->o->n_marks; i++) {
-        if (site_covers(b->mine, b->o->marks[i].dot)) continue;
-        struct site_reader r = site_reader_of(buf_bytes(&b->o->marks[i].clock));
-        site_get_clock(&r, &clock);
-        site_remember(b->s, b->k, b->o->marks[i].dot, &clock);
-    }
-}
-
 bool site_merge_check(const struct site_merge *m, bytes dump, const char **why)
 {
     struct site_key o = {0};
@@ -388,20 +352,27 @@ bool site_merge_check(const struct site_merge *m, bytes dump, const char **why)
 void site_merge_key(struct site *s, struct site_merge *m, u32 db, bytes name, bytes dump)
 {
     struct site_key o = {0};
-    struct both b = {s, &s->clock, &m->clock, &s->key, &o};
+    struct buf dots = {0}, fields = {0};
+    struct both b = {.s = s, .mine = &s->clock, .theirs = &m->clock, .k = &s->key, .o = &o};
     struct site_reader r = site_reader_of(dump);
     struct site_clock last = s->clock;
     site_clock_join(&last, &m->clock);
     if (dump.n) get_atoms(&r, &m->clock, &o);
     site_key_load(&s->key, s->e, db, name);
-    remember_marks(&b);
+    const struct site_claim *top = site_key_claim(&s->key);
+    b.dots = &dots;
+    b.fields = &fields;
+    if (top) b.top = *top;
+    remember_marks(&b, &o.ttl, NULL);
+    note_new(&b, &o.ttl);
     merge_claims(&b);
-    merge_deadlines(&b);
-    merge_marks(&b);
+    site_ttl_merge(&s->key.ttl, &o.ttl, b.mine, b.theirs);
     merge_cells(&b, &r);
     site_save(s, &s->key, site_clock_sum(&last));
-    note_timed(m, &b, dump.n > 0);
+    if (dump.n) note_timed(m, &b);
     site_key_release(&o);
+    buf_release(&dots);
+    buf_release(&fields);
 }
 
 /* -- the end of it -------------------------------------------------------------------------------- */
@@ -429,10 +400,12 @@ static void expire_timed(struct site *s, const struct site_merge *m)
     struct site_reader r = site_reader_of(buf_bytes(&m->timed));
     while (site_left(&r)) {
         u32 db = (u32)site_get_varint(&r), n = 0;
-        bytes name = site_get_bytes(&r), raw = site_get_bytes(&r);
+        bytes name = site_get_bytes(&r), raw = site_get_bytes(&r), fields = site_get_bytes(&r);
         struct site_dot *dots = mem_alloc((raw.n + 1) * sizeof *dots);
         for (struct site_reader d = site_reader_of(raw); site_left(&d);) dots[n++] = site_get_dot(&d);
-        site_expire(s, db, name, &(struct site_late){dots, n, &m->clock});
+        struct site_late late = {dots, n, &m->clock, false};
+        site_expire(s, db, name, &late);
+        if (fields.n) site_expire_fields(s, db, name, fields, &late);
         mem_free(dots);
     }
 }

@@ -6,7 +6,8 @@
  *
  *     struct site_merge m;
  *     site_merge_begin(b, &m, head, &why);                        at site b
- *     site_expire(b, db, name, NULL);                             for each of its keys
+ *     site_expire(b, db, name, NULL);                             for each of its keys, and
+ *     site_expire_due_fields(b, db, name);                        if that is true
  *     site_merge_check(&m, dump, &why);                           for each dump
  *     site_merge_key(b, &m, db, name, dump);                      for each key of either, once
  *     site_merge_finish(b, &m);
@@ -25,7 +26,7 @@ struct site_merge {
     struct site_member members[SITE_GIDS];
     bool fenced[SITE_GIDS];
     u64 fence[SITE_GIDS];
-    struct buf timed; /* keys with a deadline that has passed: database, name, dots of new ones */
+    struct buf timed; /* keys with a deadline that has passed: database, name, dots of new ones, fields */
 };
 
 void site_put_snapshot_head(const struct site *s, struct buf *to);

@@ -153,8 +153,8 @@ static struct site_key *write_open(struct site *s, u32 db, bytes name)
     struct site_key *k = &s->key;
     bool past = false;
     site_key_load(k, s->e, db, name);
-    for (u32 i = 0; i < k->n_deadlines; i++)
-        past |= k->deadlines[i].at_ms && k->deadlines[i].at_ms <= site_now(s);
+    for (u32 i = 0; i < k->ttl.n_deadlines; i++)
+        past |= site_deadline_past(&k->ttl.deadlines[i], site_now(s));
     if (!past) return k;
     site_expire(s, db, name, NULL);
     site_key_load(k, s->e, db, name);
@@ -172,12 +172,57 @@ void site_write_set(struct site *s, u32 db, bytes name, bytes value, i64 at_ms)
     site_commit(s);
 }
 
-void site_write_put(struct site *s, u32 db, bytes name, enum value_type kind, const bytes *pairs, u32 n)
+/* What a write to a field says about its deadline. */
+static void move_field_stays(struct site *s, struct site_key *k, bytes field, bool stays)
 {
+    struct site_move m = move_of(k, MOVE_FIELD_TTL);
+    const struct site_cell *c = site_key_cell(k, TYPE_HASH, field, &s->cell);
+    bool keeps = stays && site_cell_live(c);
+    m.path = field;
+    m.at_ms = keeps ? site_ttl_at(&c->ttl) : 0;
+    m.field_ttl = keeps ? FIELD_KEEPS : FIELD_LOSES;
+    if (c->ttl.n_deadlines && (m.at_ms || !keeps)) site_put_move(&s->moves, &m, true);
+}
+
+static void write_put(struct site *s, u32 db, bytes name, enum value_type kind, const bytes *pairs, u32 n,
+                      bool stays)
+{
+    for (u32 i = 0; i < n && kind == TYPE_HASH; i++) site_expire_field(s, db, name, pairs[2 * i]);
     struct site_key *k = write_open(s, db, name);
     bool fresh = site_key_type(k) == TYPE_NONE;
     site_move_start(s, k, kind);
-    for (u32 i = 0; i < n; i++) site_move_put(s, k, kind, pairs[2 * i], pairs[2 * i + 1], fresh);
+    for (u32 i = 0; i < n; i++) {
+        site_move_put(s, k, kind, pairs[2 * i], pairs[2 * i + 1], fresh);
+        if (k->timed && !fresh && kind == TYPE_HASH) move_field_stays(s, k, pairs[2 * i], stays);
+    }
+}
+
+void site_write_put(struct site *s, u32 db, bytes name, enum value_type kind, const bytes *pairs, u32 n)
+{
+    write_put(s, db, name, kind, pairs, n, false);
+    site_commit(s);
+}
+
+static void move_field_ttl(struct site *s, const struct site_key *k, bytes field, i64 at_ms)
+{
+    struct site_move m = move_of(k, MOVE_FIELD_TTL);
+    m.path = field;
+    m.at_ms = at_ms;
+    site_put_move(&s->moves, &m, false);
+}
+
+void site_write_field(struct site *s, u32 db, bytes name, bytes field, bytes value, i64 at_ms)
+{
+    write_put(s, db, name, TYPE_HASH, (bytes[]){field, value}, 1, at_ms == 0);
+    if (at_ms) move_field_ttl(s, &s->key, field, at_ms);
+    site_commit(s);
+}
+
+void site_write_field_ttl(struct site *s, u32 db, bytes name, const bytes *fields, u32 n, i64 at_ms)
+{
+    struct site_key *k = &s->key;
+    site_key_load(k, s->e, db, name);
+    for (u32 i = 0; i < n; i++) move_field_ttl(s, k, fields[i], at_ms);
     site_commit(s);
 }
 
@@ -198,9 +243,12 @@ void site_write_rem(struct site *s, u32 db, bytes name, enum value_type kind, co
 void site_write_add(struct site *s, u32 db, bytes name, enum value_type kind, bytes path,
                     struct site_num delta)
 {
+    if (kind == TYPE_HASH) site_expire_field(s, db, name, path);
     struct site_key *k = write_open(s, db, name);
+    bool there = site_key_type(k) != TYPE_NONE;
     site_move_start(s, k, kind);
     site_move_add(s, k, kind, path, delta);
+    if (k->timed && there && kind == TYPE_HASH) move_field_stays(s, k, path, true);
     site_commit(s);
 }
 
@@ -236,10 +284,11 @@ static void move_copies(struct site *s, struct site_key *from, enum value_type k
         bytes path = site_get_bytes(&r);
         struct site_cell *c = site_key_cell(from, kind, path, &scratch);
         if (kind == TYPE_LIST) from->walked++;
-        if (!site_cell_live(c)) continue;
+        if (!site_cell_live(c) || site_field_due(s, c)) continue;
         buf_clear(&value);
         site_key_value(from, c, &value);
         site_move_put(s, to, kind, path, buf_bytes(&value), true);
+        if (site_ttl_at(&c->ttl)) move_field_ttl(s, to, path, site_ttl_at(&c->ttl));
     }
     from->walked = 0;
     site_cell_release(&scratch);

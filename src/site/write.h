@@ -29,6 +29,9 @@ void site_write_set(struct site *s, u32 db, bytes name, bytes value,
                     i64 at_ms); /* SET; at_ms 0: no deadline */
 void site_write_put(struct site *s, u32 db, bytes name, enum value_type kind, const bytes *pairs, u32 n);
 /* ^ pairs: path and value in turn. APPEND, SET KEEPTTL, HSET, SADD, ZADD, LSET. */
+/* HSETEX of a field; at_ms 0: its deadline stays. HEXPIRE of some that show; 0: HPERSIST. */
+void site_write_field(struct site *s, u32 db, bytes name, bytes field, bytes value, i64 at_ms);
+void site_write_field_ttl(struct site *s, u32 db, bytes name, const bytes *fields, u32 n, i64 at_ms);
 void site_write_rem(struct site *s, u32 db, bytes name, enum value_type kind, const bytes *paths, u32 n);
 /* ^ of cells that show; a key that is left with none is cleared */
 void site_write_add(struct site *s, u32 db, bytes name, enum value_type kind, bytes path,

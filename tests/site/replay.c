@@ -247,6 +247,9 @@ static void next_transaction(struct rsite *r)
     site_tick(&r->s, 0);
 }
 
+/* Deadlines of fields are hidden by the engine: stamps of others may have moved the site's time. */
+static void follow_time(struct rsite *r) { r->e->now_ms = site_now(&r->s); }
+
 static void read_state(struct rsite *r, u32 gid)
 {
     site_start(r, gid);
@@ -313,6 +316,18 @@ struct pairs {
     u32 n;
 };
 
+/* f=v@deadline */
+static void add_deadlines(struct engine *e, struct key_ref *ref, struct pairs *p)
+{
+    for (u32 i = 0; i < p->n; i++) {
+        struct buf *b = &p->text[i];
+        bytes field = bytes_of(b->p, (size_t)((char *)memchr(b->p, '=', b->n) - b->p));
+        i64 at_ms;
+        if (!e->ops->map.field_deadline(e, ref, field, &at_ms)) fail_because("a field without a deadline");
+        if (at_ms) buf_printf(b, "@%lld", (long long)at_ms);
+    }
+}
+
 static int by_text(const void *a, const void *b) { return bytes_cmp(buf_bytes(a), buf_bytes(b)); }
 
 static void show_elements(struct engine *e, struct key_ref *ref, struct buf *to)
@@ -332,6 +347,7 @@ static void show_elements(struct engine *e, struct key_ref *ref, struct buf *to)
         for (; e->ops->map.next(&m, &a, &b); p.n++)
             add_item(&p.text[p.n], true, a, ref->type == TYPE_SET ? "" : "=",
                      ref->type == TYPE_SET ? (bytes){"", 0} : b);
+        if (ref->type == TYPE_HASH) add_deadlines(e, ref, &p);
     }
     qsort(p.text, p.n, sizeof p.text[0], by_text);
     for (u32 i = 0; i < p.n; i++) {
@@ -407,12 +423,16 @@ static void show_value(struct engine *e, struct key_ref *ref, struct buf *to)
     if (to->n == before) buf_append_char(to, '-');
 }
 
-static void count_atoms(struct site_key *k, u32 *writes, u32 *incs)
+struct atoms {
+    u32 deadlines, marks, writes, incs;
+};
+
+static struct atoms count_atoms(struct site_key *k)
 {
     struct buf paths = {0};
     struct site_cell c = {0};
-    *writes = k->string.n_writes;
-    *incs = k->string.n_incs;
+    struct atoms n = {k->ttl.n_deadlines, k->ttl.n_marks, k->string.n_writes, k->string.n_incs};
+    u64 timed = 0;
     for (u32 kind = TYPE_HASH; kind < SITE_TYPES; kind++) {
         u64 rows = 0, live = 0;
         buf_clear(&paths);
@@ -420,13 +440,29 @@ static void count_atoms(struct site_key *k, u32 *writes, u32 *incs)
         for (struct site_reader r = site_reader_of(buf_bytes(&paths)); site_left(&r); rows++) {
             site_key_cell(k, kind, site_get_bytes(&r), &c);
             live += site_cell_keeps(&c);
-            *writes += c.n_writes;
-            *incs += c.n_incs;
+            n.deadlines += c.ttl.n_deadlines;
+            n.marks += c.ttl.n_marks;
+            n.writes += c.n_writes;
+            n.incs += c.n_incs;
+            timed += !site_ttl_empty(&c.ttl);
         }
         if (rows != k->cells[kind].rows || live != k->cells[kind].live) fail_because("cells are miscounted");
     }
+    if (timed != k->timed) fail_because("fields with deadlines are miscounted");
     site_cell_release(&c);
     buf_release(&paths);
+    return n;
+}
+
+static bool is_hollow(struct engine *e, struct key_ref *ref)
+{
+    return ref->type == TYPE_HASH && e->ops->size(e, ref) == 0;
+}
+
+static bool look(struct rsite *r, bytes name, struct key_ref *ref)
+{
+    return r->e->ops->find(r->e, 0, name, ref) && alive(ref->deadline_ms, site_now(&r->s)) &&
+           !is_hollow(r->e, ref);
 }
 
 static void show_key(struct rsite *r, const char *name, struct buf *to)
@@ -434,15 +470,15 @@ static void show_key(struct rsite *r, const char *name, struct buf *to)
     static const char *const kinds[] = {"none", "string", "hash", "list", "set", "zset", "stream"};
     struct site_key k = {0};
     struct key_ref ref;
-    u32 writes, incs;
-    bool shows = r->e->ops->find(r->e, 0, bytes_str(name), &ref) && alive(ref.deadline_ms, site_now(&r->s));
+    follow_time(r);
+    bool shows = look(r, bytes_str(name), &ref);
     buf_printf(to, " | %s %s ", name, kinds[shows ? ref.type : 0]);
     if (shows) show_value(r->e, &ref, to);
     else buf_append_char(to, '-');
     site_key_load(&k, r->e, 0, bytes_str(name));
-    count_atoms(&k, &writes, &incs);
-    buf_printf(to, " %lld %u %u %u %u %u", shows ? (long long)ref.deadline_ms : 0, k.n_claims, k.n_deadlines,
-               k.n_marks, writes, incs);
+    struct atoms n = count_atoms(&k);
+    buf_printf(to, " %lld %u %u %u %u %u", shows ? (long long)ref.deadline_ms : 0, k.n_claims, n.deadlines,
+               n.marks, n.writes, n.incs);
     site_key_release(&k);
 }
 
@@ -488,9 +524,11 @@ struct cmd {
 
 static bool is(const struct cmd *c, const char *word) { return strcmp(c->v[0], word) == 0; }
 
-static bool look(struct rsite *r, bytes name, struct key_ref *ref)
+/* A hash whose fields are all past their deadlines is deleted before something is done to it. */
+static void bury_hollow(struct rsite *r, bytes name)
 {
-    return r->e->ops->find(r->e, 0, name, ref) && alive(ref->deadline_ms, site_now(&r->s));
+    struct key_ref ref;
+    if (r->e->ops->find(r->e, 0, name, &ref) && is_hollow(r->e, &ref)) site_expire_due_fields(&r->s, 0, name);
 }
 
 static void expire_dead(struct rsite *r, bytes name)
@@ -500,6 +538,7 @@ static void expire_dead(struct rsite *r, bytes name)
     bool due = site_due(&r->s, &k);
     site_key_release(&k);
     if (due) site_expire(&r->s, 0, name, NULL);
+    bury_hollow(r, name);
 }
 
 static bool wrong_type(const struct cmd *c, enum value_type kind) { return c->there && c->ref.type != kind; }
@@ -544,7 +583,7 @@ static void cmd_add(struct cmd *c, enum value_type kind, const char *path, const
         by = (struct site_num){.real = true, .f = site_num_real(by)};
     site_key_load(&k, c->r->e, 0, c->key);
     struct site_cell *cell = site_key_cell(&k, kind, bytes_str(path), &scratch);
-    bool number = !c->there || !site_cell_live(cell);
+    bool number = !c->there || !site_cell_live(cell) || site_field_due(c->s, cell);
     if (!number) {
         site_key_value(&k, cell, &value);
         number = site_num_parse(buf_bytes(&value), &base) && (!base.real || by.real);
@@ -586,7 +625,45 @@ static void cmd_rem(struct cmd *c, enum value_type kind)
         for (u32 j = 2; j < i; j++) again |= strcmp(c->v[i], c->v[j]) == 0;
         if (!again && has(c, bytes_str(c->v[i]))) paths[n++] = bytes_str(c->v[i]);
     }
-    if (n) site_write_rem(c->s, 0, c->key, kind, paths, n);
+    if (n == 0) return;
+    site_write_rem(c->s, 0, c->key, kind, paths, n);
+    bury_hollow(c->r, c->key);
+}
+
+/* HEXPIRE, HPERSIST (at_ms 0): the fields begin at the word `from`. */
+static void cmd_field_ttl(struct cmd *c, i64 at_ms, u32 from)
+{
+    bytes fields[WORDS];
+    u32 n = 0;
+    i64 was_ms;
+    if (!c->there || wrong_type(c, TYPE_HASH)) return;
+    for (u32 i = from; i < c->n; i++) {
+        bool again = false;
+        for (u32 j = from; j < i; j++) again |= strcmp(c->v[i], c->v[j]) == 0;
+        bool there = c->r->e->ops->map.field_deadline(c->r->e, &c->ref, bytes_str(c->v[i]), &was_ms);
+        if (!again && there && (at_ms || was_ms)) fields[n++] = bytes_str(c->v[i]);
+    }
+    if (n == 0) return;
+    if (at_ms == 0 || at_ms > site_now(c->s)) {
+        site_write_field_ttl(c->s, 0, c->key, fields, n, at_ms);
+        return;
+    }
+    site_write_rem(c->s, 0, c->key, TYPE_HASH, fields, n);
+    bury_hollow(c->r, c->key);
+}
+
+static bool run_field(struct cmd *c)
+{
+    i64 now_ms = site_now(c->s), at_ms = c->n > 4 ? now_ms + atoll(c->v[2]) : 0;
+    char **v = c->v;
+    if (is(c, "HEXPIRE")) cmd_field_ttl(c, now_ms + (i64)(atof(v[2]) * 1000), 3);
+    else if (is(c, "HPEXPIREAT")) cmd_field_ttl(c, atoll(v[2]), 3);
+    else if (is(c, "HPERSIST")) cmd_field_ttl(c, 0, 2);
+    else if (!is(c, "HSETEX") && !is(c, "HSETKEEP")) return false;
+    else if (wrong_type(c, TYPE_HASH)) return true;
+    else if (is(c, "HSETEX")) site_write_field(c->s, 0, c->key, bytes_str(v[3]), bytes_str(v[4]), at_ms);
+    else site_write_field(c->s, 0, c->key, bytes_str(v[2]), bytes_str(v[3]), 0);
+    return true;
 }
 
 static void cmd_push(struct cmd *c, bool front)
@@ -761,6 +838,7 @@ static void run_rest(struct cmd *c)
     else if (is(c, "EXPIRE")) cmd_expire(c, site_now(c->s) + (i64)(atof(c->v[2]) * 1000));
     else if (is(c, "PEXPIREAT")) cmd_expire(c, atoll(c->v[2]));
     else if (is(c, "PERSIST") && c->there && c->ref.deadline_ms) site_write_ttl(c->s, 0, c->key, 0);
+    else if (run_field(c)) return;
     else if (is(c, "RENAME") || is(c, "COPY")) cmd_copy(c);
     else if (is(c, "FLUSHALL")) site_write_flush(c->s, SITE_ALL_DBS);
     else if (!is(c, "PERSIST")) fail("a command that replay does not know", bytes_str(c->v[0]), c->key);
@@ -787,17 +865,43 @@ static void exec_open(struct engine *e)
     session_init(&x.session, 1, true);
 }
 
+/* HEXPIRE k 0.5 f g, HPEXPIREAT k ms f, HPERSIST k f, HSETEX k ms f v, HSETKEEP k f v; `text` is scratch. */
+static u32 as_field_command(bytes *v, u32 n, char text[2 * NUM_I64_LEN])
+{
+    bytes fields = BYTES_LIT("FIELDS"), all[WORDS + 8];
+    bool set = bytes_eq(v[0], BYTES_LIT("HSETEX")), keep = bytes_eq(v[0], BYTES_LIT("HSETKEEP")),
+         rest = bytes_eq(v[0], BYTES_LIT("HPERSIST")), seconds = bytes_eq(v[0], BYTES_LIT("HEXPIRE"));
+    u32 from = keep || rest ? 2 : 3, m = 0;
+    if (!set && !keep && !rest && !seconds && !bytes_eq(v[0], BYTES_LIT("HPEXPIREAT"))) return n;
+    bytes count = bytes_of(text, num_print_i64(text, set || keep ? 1 : n - from));
+    all[m++] = set || keep ? BYTES_LIT("HSETEX") : seconds ? BYTES_LIT("HPEXPIRE") : v[0];
+    all[m++] = v[1];
+    if (set) all[m++] = BYTES_LIT("PX");
+    if (keep) all[m++] = BYTES_LIT("KEEPTTL");
+    if (from == 3) all[m++] = v[2];
+    if (seconds) {
+        char *ms = text + NUM_I64_LEN;
+        all[m - 1] = bytes_of(ms, num_print_i64(ms, (i64)(atof(v[2].p) * 1000)));
+    }
+    all[m++] = fields;
+    all[m++] = count;
+    for (u32 i = from; i < n; i++) all[m++] = v[i];
+    memcpy(v, all, m * sizeof *all);
+    return m;
+}
+
 static void run_captured(struct rsite *r, char **v, u32 n)
 {
     struct reply reply = {.out = &x.out, .proto = 2};
     struct outcome ignored;
-    bytes argv[WORDS + 1];
-    char ms[NUM_I64_LEN];
+    bytes argv[WORDS + 8];
+    char ms[2 * NUM_I64_LEN];
     for (u32 i = 0; i < n; i++) argv[i] = bytes_str(v[i]);
     if (strcmp(v[0], "EXPIRE") == 0) { /* histories have parts of a second */
         argv[0] = BYTES_LIT("PEXPIRE");
         argv[2] = bytes_of(ms, num_print_i64(ms, (i64)(atof(v[2]) * 1000)));
     }
+    n = as_field_command(argv, n, ms);
     if (strcmp(v[0], "COPY") == 0) argv[n++] = BYTES_LIT("REPLACE");
     if (strcmp(v[0], "MKSTREAM") == 0) {
         const bytes made[] = {BYTES_LIT("XGROUP"), BYTES_LIT("CREATE"), argv[1],
@@ -834,7 +938,8 @@ static bool differs_by_design(char **v)
 
 static void run_command(struct rsite *r, char **v, u32 n)
 {
-    if (strcmp(v[0], "GET") == 0 || strcmp(v[0], "PTTL") == 0) return; /* compare_all() reads */
+    if (strcmp(v[0], "GET") == 0 || strcmp(v[0], "PTTL") == 0 || strcmp(v[0], "HPTTL") == 0) return;
+    follow_time(r); /* compare_all() reads */
     if (w.captured && !differs_by_design(v)) {
         run_captured(r, v, n);
         return;
@@ -887,7 +992,10 @@ static void merge_from(struct rsite *from, struct rsite *to)
     site_put_snapshot_head(&from->s, &head);
     if (!site_merge_begin(&to->s, &m, buf_bytes(&head), &why)) fail_because(why);
     add_names(to, &own);
-    for (u32 i = 0; i < own.n; i++) site_expire(&to->s, 0, bytes_str(own.v[i]), NULL);
+    for (u32 i = 0; i < own.n; i++) {
+        site_expire(&to->s, 0, bytes_str(own.v[i]), NULL);
+        site_expire_due_fields(&to->s, 0, bytes_str(own.v[i]));
+    }
     add_names(to, &all);
     add_names(from, &all);
     add_names(from, &theirs);

@@ -109,7 +109,8 @@ class Group:
         eventually(lambda: all(s.clock == self.sites[0].clock for s in self.sites))
         views = [view(s) for s in self.sites]
         now = int(time.time() * 1000)           # what has died while we looked is there for some of them
-        views = [{k: v for k, v in each.items() if v[1] == -1 or v[1] > now} for each in views]
+        views = [{k: (living(v, now), at) for k, (v, at) in each.items() if at == -1 or at > now} for each in views]
+        views = [{k: v for k, v in each.items() if v[0] != {}} for each in views]
         for s, each in zip(self.sites[1:], views[1:]):
             differs = [(k, views[0].get(k), each.get(k)) for k in {*views[0], *each} if views[0].get(k) != each.get(k)]
             assert not differs, f'sites {self.sites[0].gid} and {s.gid}: {len(differs)} keys differ: {differs[:5]}'
@@ -132,13 +133,22 @@ READ = {'string': ('GET',), 'hash': ('HGETALL',), 'set': ('SMEMBERS',), 'list': 
         'zset': ('ZRANGE', 0, -1, 'WITHSCORES'), 'stream': ('XRANGE', '-', '+'), 'none': ('GET',)}
 
 
+def living(value, now):
+    """A hash without the fields that have died since it was read."""
+    return {f: v for f, v in value.items() if v[1] == -1 or v[1] > now} if isinstance(value, dict) else value
+
+
 def view(site):
-    """What clients see of each key, with its deadline."""
+    """What clients see of each key, with its deadline; of each field of a hash, too."""
     r = site.r
     keys = sorted(r.scan_iter(count=1000))
     kinds = piped(r, [('TYPE', k) for k in keys])
     values = piped(r, [(READ[kind][0], k, *READ[kind][1:]) for k, kind in zip(keys, kinds)])
     deadlines = piped(r, [('PEXPIRETIME', k) for k in keys])
+    hashes = [i for i, kind in enumerate(kinds) if kind == 'hash' and values[i]]
+    fields = piped(r, [('HPEXPIRETIME', keys[i], 'FIELDS', len(values[i]), *values[i]) for i in hashes])
+    for i, each in zip(hashes, fields):
+        values[i] = {f: (v, at) for (f, v), at in zip(values[i].items(), each or ())}
     return {k: (value, deadline) for k, value, deadline in zip(keys, values, deadlines)}
 
 
@@ -153,7 +163,8 @@ def piped(r, commands):
 
 
 FORMS = """SET k v|SET k v PX 60000|SET k v KEEPTTL|APPEND k v|INCR n|INCRBY n 5|DEL k|DEL h|EXPIRE k 50|EXPIRE h 70|PERSIST k
-HSET h f v|HSET h f v g w|HINCRBY h c 3|HDEL h f|SADD s f|SREM s f|SADD s f g|ZADD z 5 f|ZINCRBY z 2 f|ZREM z f
+HSET h f v|HSET h f v g w|HINCRBY h c 3|HDEL h f|HEXPIRE h 40 FIELDS 2 f c|HPEXPIRE h 300 FIELDS 1 g|HPERSIST h FIELDS 2 f c
+HSETEX h EX 60 FIELDS 1 f v|HSETEX h KEEPTTL FIELDS 1 g v|SADD s f|SREM s f|SADD s f g|ZADD z 5 f|ZINCRBY z 2 f|ZREM z f
 RPUSH l v|LPUSH l v|LPOP l|RPOP l|LSET l 0 v|LREM l 1 v|RENAME k k2|EXPIRE n 90|GETSET k v|SETRANGE k 2 xy
 XADD x * f v|XADD x MAXLEN 3 * f v|XTRIM x MAXLEN 1|COPY k h|SETBIT k 9 1|PFADD p v""".replace(
     '\n', '|').split('|')

@@ -58,7 +58,9 @@ static bool set_fields(struct ctx *c, i64 *created)
     }
     if (!ctx_open(c, c->argv[1], TYPE_HASH, &ref)) return false;
     *created = 0;
-    for (int i = 2; i < c->argc; i += 2) *created += hash_put(c, &ref, c->argv[i], c->argv[i + 1], false);
+    for (int i = 2; i < c->argc; i += 2) keyspace_reap_field(c->ks, &ref, c->argv[i], true);
+    for (int i = 2; i < c->argc; i += 2)
+        *created += c->eng->ops->map.put(c->eng, &ref, c->argv[i], c->argv[i + 1], false);
     ctx_changed_by(c, (u64)c->argc / 2 - 1, c->argv[1], NOTIFY_HASH, "hset");
     return true;
 }
