@@ -7,6 +7,14 @@ from mayfly import eventually
 from proxy import Proxy
 
 
+def value_of(text):
+    """What INFO says of something: a number, a dict of fields, or else a text. redis-py 6 makes lists of texts with commas."""
+    fields = [field.partition('=') for field in text.split(',')]
+    if all(equals for _, equals, _ in fields):
+        return {name: value_of(value) for name, _, value in fields}
+    return int(text) if text.isdecimal() else text
+
+
 class Site(mayfly.Server):
     """A site. `r` is a client of it."""
 
@@ -25,14 +33,13 @@ class Site(mayfly.Server):
 
     @property
     def facts(self):
-        return self.r.info('sites')
+        lines = (line.partition(':') for line in self.do('INFO sites').splitlines())
+        return {name: value_of(value) for name, colon, value in lines if colon}
 
     @property
     def clock(self):
         """How many effects of each site it has."""
-        clock = self.facts['site_clock']        # redis-py makes a dict of two or more
-        pairs = clock.items() if isinstance(clock, dict) else [clock.split('=')] if clock else []
-        return {int(gid): int(seq) for gid, seq in pairs}
+        return {int(gid): seq for gid, seq in (self.facts['site_clock'] or {}).items()}
 
     def is_member(self):
         return self.facts['site_state'] == 'member'
