@@ -14,9 +14,10 @@ from machines import Unavailable, in_namespaces
 from matrix import some
 
 NO_ORDER = 'no order explains'
+STUCK = 'not within 90 s'     # the cluster does not recover
 # name: its bit, the cells that may find it, and what they say then
 BUGS = {
-    'send-before-persist': (1, [('power', 'registers')], f'{NO_ORDER}|are lost|out of range|left == right'),
+    'send-before-persist': (1, [('power', 'registers')], f'{NO_ORDER}|are lost|out of range|left == right|{STUCK}'),
     'read-unconfirmed': (4, [('stale-leader', 'plain')], NO_ORDER),
     'expire-by-wall-clock': (8, [('clock-ahead', 'counters')], f'differs from|{NO_ORDER}'),
     'no-fence': (32, [('power-dead', 'registers')], NO_ORDER),
