@@ -246,7 +246,7 @@ struct member *cluster_addressee(struct cluster *c, const struct message_head *h
     if (m && cluster_is_meta(m)) return members_number_meta(m, h->to);
     switch (members_verdict(c, h)) {
     case REGION_CREATE: return cluster_new_member(c, h->region, NULL, h->to);
-    case REGION_REPLACE: cluster_bury(m); return NULL; /* the message comes again */
+    case REGION_REPLACE: CHECK(m); cluster_bury(m); return NULL; /* the message comes again */
     default: return NULL;
     }
 }

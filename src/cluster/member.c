@@ -320,6 +320,7 @@ static void change_members(struct member *m, const struct raft_conf *to)
 {
     struct raft_conf before = m->at.conf;
     m->at.conf = *to;
+    /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): other padding only costs a sync of the log */
     if (memcmp(&before, to, sizeof before) == 0) return;
     m->conf_unsaved = true;
     if (cluster_is_meta(m)) cluster_members_changed(m->cluster, &before);

@@ -114,7 +114,6 @@ static bytes names_next(const struct names *l, size_t *at)
 }
 
 struct scan_walk {
-    struct ctx *c;
     struct keyspace *ks;
     struct scan_options opt;
     struct names found, dead;
@@ -160,7 +159,7 @@ static u64 scan_regions(struct ctx *c, struct scan_walk *w)
 
 void cmd_scan(struct ctx *c)
 {
-    struct scan_walk w = {.c = c};
+    struct scan_walk w = {0};
     size_t at = 0;
     if (!scan_parse_cursor(c, c->argv[1], &w.opt)) return;
     if (!scan_parse_options(c, 2, TYPE_NONE, &w.opt)) return;

@@ -77,7 +77,7 @@ void region_map_keep(struct region_map *m, struct region *r, u32 from, u32 to)
     if (has_all_slots(from, to)) return;
     region_map_spread(m);
     for (u32 i = 0; i < REGION_SLOTS; i++)
-        if (m->of_slot[i] == r && (i < from || i > to)) m->of_slot[i] = NULL;
+        if ((i < from || i > to) && m->of_slot[i] == r) m->of_slot[i] = NULL;
 }
 
 void region_map_release(struct region_map *m)

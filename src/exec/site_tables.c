@@ -354,9 +354,10 @@ static void told_rows_put(struct engine *e, struct key_ref *ref, bytes row, byte
     if (tells_row(e, ref, row)) {
         struct stream_id last = xstream_head_last(own_ops(e)->rows.head(e, ref));
         bool last_one = stream_id_cmp(stream_id_unpack(row.p + 1), last) > 0;
-        if (last_one) tell_xadd(e, ref, row, value);
-        if (last_one) tell_not_empty(e->site, ref);
-        else tell_whole(e, ref, false);
+        if (last_one) {
+            tell_xadd(e, ref, row, value);
+            tell_not_empty(e->site, ref);
+        } else tell_whole(e, ref, false);
         tell_event(e, ref->db, ref->key, NOTIFY_STREAM, "xadd");
     }
     own_ops(e)->rows.put(e, ref, row, value);

@@ -32,7 +32,7 @@ enum gate_way gate_open(struct gate *g, bool calls)
 /* A loop, because the thread may leave and enter between the two attempts. */
 void gate_shut(struct gate *g)
 {
-    while (!gate_change(g, GATE_OPEN, GATE_CLOSED) && !gate_change(g, GATE_INSIDE, GATE_AWAITED)) continue;
+    while (!gate_change(g, GATE_OPEN, GATE_CLOSED) && !gate_change(g, GATE_INSIDE, GATE_AWAITED)) {}
 }
 
 void gate_await(struct gate *g)

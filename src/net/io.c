@@ -402,7 +402,7 @@ void io_wait(struct net *n)
     int timeout = io_timeout(all);
     io_open(all);
     if (atomic_load(&all->wanted) && !atomic_load(&all->inside)) timeout = 0; /* it has left already */
-    while (epoll_wait(all->epoll, e, 2, timeout) < 0 && errno == EINTR) continue;
+    while (epoll_wait(all->epoll, e, 2, timeout) < 0 && errno == EINTR) {}
     io_close(all);
     uv_update_time(n->loop);
     io_gather(n);

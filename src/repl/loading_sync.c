@@ -81,8 +81,10 @@ static void loading_sync_finish(struct server *s, bool ok)
     l->sync = (struct sync_plan){0};
     s->node.loading = false;
     functions_unstage(&s->node);
-    if (!ok) (void)!empty_staging(s); /* the next sync drops what remains */
-    if (!ok) region_site_adopt_staged(lone_region(s), false);
+    if (!ok) {
+        (void)!empty_staging(s); /* the next sync drops what remains */
+        region_site_adopt_staged(lone_region(s), false);
+    }
     if (replaced) persistence_replaced(s, keys);
     persistence_apply_config(s);
 }

@@ -383,12 +383,13 @@ void capture_rem_cell(struct site_capture *c, struct site_key *k, struct site_ce
 /* Bytes that the caller could still change are final now. */
 void capture_settle(struct site_capture *c, struct key_ref *ref)
 {
-    bool moves = c->erased.n > 0 && ref && ref->entry && capture_serves(c, ref->db);
+    struct key_ref *moved = c->erased.n && ref && ref->entry && capture_serves(c, ref->db) ? ref : NULL;
     struct buf name = {0};
     if (c->text) capture_settle_text(c);
-    if (moves) buf_append_bytes(&name, ref->key);
+    if (moved) buf_append_bytes(&name, moved->key);
     if (c->erased.n) capture_settle_erased(c);
-    if (moves && !c->own->find(c->site.e, ref->db, buf_bytes(&name), ref)) ref->key = buf_bytes(&c->key.name);
+    if (moved && !c->own->find(c->site.e, moved->db, buf_bytes(&name), moved))
+        moved->key = buf_bytes(&c->key.name);
     buf_release(&name);
 }
 

@@ -65,7 +65,7 @@ static void model_make(struct model *m, bool pairs)
 {
     *m = (struct model){.n = below(ELEMENTS)};
     for (u32 i = 0; i < m->n; i++) {
-        struct compact_item a, b, *second = pairs ? &b : NULL;
+        struct compact_item a, b = {0}, *second = pairs ? &b : NULL;
         m->v[0][i] = own_text();
         m->v[1][i] = own_text();
         compact_item_text(&a, m->v[0][i]);
@@ -175,7 +175,7 @@ static void test_intset(void **state)
     (void)state;
     for (u32 round = 0; round < ROUNDS(4000); round++) {
         char s[INTSET_HEAD + 8 * ELEMENTS];
-        i64 v[ELEMENTS];
+        i64 v[ELEMENTS] = {0};
         u32 n = below(ELEMENTS), width = below(64), log = 0, index;
         for (u32 i = 0; i < n; i++) v[i] = (i64)rand_next(&rng) >> width;
         qsort(v, n, sizeof v[0], int_cmp);

@@ -145,6 +145,7 @@ bool map_small_put(struct engine *e, struct key_ref *ref, bytes field, bytes val
         if (entry_is_ints(ref->entry)) return false;
     }
     struct small s = small_of(ref->entry);
+    /* cppcheck-suppress uninitvar ; only its address is taken here */
     struct compact_item name, item, *second = set ? NULL : &item;
     compact_item_text(&name, field);
     const char *at = compact_find(s.p, small_end(&s), !set, &name);

@@ -117,6 +117,7 @@ COLD static void mem_seq_to_entry(struct engine *e, struct key_ref *ref, struct 
         compact_item_text(&it, rope_pos_get(&pos));
         end = compact_write(end, &it, NULL);
     }
+    /* cppcheck-suppress uninitvar ; a list has elements, and they are there now */
     memcpy(small_replace(e, ref, n, (u32)(end - items)), items, (size_t)(end - items));
     rope_release(&s->rope);
     mem_free(s);

@@ -67,8 +67,8 @@ bool state_read_log(bytes key, bytes value, struct state_head *head, bytes *chan
     bool old = key.n == 11 && key.p[0] == 'd';
     size_t size = old ? 8 : HEAD_SIZE - 8;
     if ((!old && key.n != 17) || value.n < size) return false;
-    *head = old ? (struct state_head){.stamp = get_u64(value.p)}
-                : state_read_head(get_u64(key.p + 9), value.p);
+    if (old) *head = (struct state_head){.stamp = get_u64(value.p)};
+    else *head = state_read_head(get_u64(key.p + 9), value.p);
     *changes = bytes_of(value.p + size, value.n - size);
     return true;
 }
