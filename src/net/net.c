@@ -197,10 +197,11 @@ void net_end_tick(struct net *n)
         c->ready = false;
         c->read_this_tick = false;
         c->fresh = (bytes){0};
-        net_give_back(c->io, &c->lent);
+        if (LIKELY(!c->held)) net_give_back(c->io, &c->lent); /* otherwise fence_end_part reads its requests */
         request_parser_trim(&c->parser);
         if (UNLIKELY(c->io->thread != NULL)) io_flush(c);
         else net_flush(c);
+        if (UNLIKELY(c->lent.p != NULL)) net_give_back(c->io, &c->lent);
         if (UNLIKELY(c->closing)) release_buffers(c);
         /* Requests that were read but not run yet (AUTH lifted a limit, a pause ended). */
         if (!c->closing && !c->hold && c->more_input) {

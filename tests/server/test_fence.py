@@ -594,6 +594,20 @@ def test_a_multi_that_fails_late_leaves_later_transactions_alone(fences, client)
     assert c.call('INCR', 'n') == b'QUEUED' and c.call('EXEC') == [2, 3]
 
 
+def test_a_multi_that_was_paused_fails(fences, client):
+    """Requests that waited are in a buffer of their own, which must outlive the end of the tick's fence."""
+    c, other = client(), client()
+    assert other.call('CLIENT', 'PAUSE', 100000, 'ALL') == b'OK'
+    pipeline(c, 'MULTI|INCR n')
+    eventually(lambda: b' flags=b ' in fences.raw.call('CLIENT', 'LIST'))
+    fences.hold()
+    other.command('CLIENT', 'UNPAUSE')
+    fences.fails(*fences.new(2))
+    assert replies(c, 2) == [TRYAGAIN, TRYAGAIN]
+    fences.off()
+    assert c.call('INCR', 'n') == 1         # not in a transaction
+
+
 def test_an_earlier_failure_leaves_a_transaction_alone(fences, client):
     c = client()
     fences.hold()
