@@ -197,7 +197,7 @@ void net_end_tick(struct net *n)
         c->ready = false;
         c->read_this_tick = false;
         c->fresh = (bytes){0};
-        if (LIKELY(!c->held)) net_give_back(c->io, &c->lent); /* otherwise fence_end_part reads its requests */
+        if (LIKELY(!c->held)) net_give_back(c->io, &c->lent); /* else fence_end_part still reads it */
         request_parser_trim(&c->parser);
         if (UNLIKELY(c->io->thread != NULL)) io_flush(c);
         else net_flush(c);

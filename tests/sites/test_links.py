@@ -128,7 +128,7 @@ def message(*words):
 
 GO = message('SITE.CONTINUE', 2, EMPTY)
 STAMP = 1 << 16
-MORE = b'\x0c'                          # a move: others of this piece follow
+MORE = b'\x0f'                          # a move: others of this piece follow
 
 
 @pytest.mark.parametrize('name, messages, why', [
