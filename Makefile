@@ -256,13 +256,16 @@ cluster-tests: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -rfEs -n $(TEST_JOBS) -p no:cacheprovider tests/cluster
 
 #: sites-tests       active-active sites as processes, on ENGINE
-#: sites-soak        … three sites under load, with partitions and kill -9, for SOAK_MINUTES; they must converge
+#: sites-soak        … three sites under load, with partitions and kill -9, for SOAK_MINUTES; they must converge.
+#:                   SOAK_MACHINES=1 (root): in network namespaces, with one-way partitions, clocks that step, and
+#:                   takeovers by a replica. SOAK_RATE: writes a second
 .PHONY: sites-tests sites-soak
 sites-tests: $(BUILD)/mayfly-server
 	$(Q)$(TEST_ENV) $(PYTHON) -m pytest -q -rfEs -n $(TEST_JOBS) -p no:cacheprovider tests/sites
 
 sites-soak: $(BUILD)/mayfly-server
-	$(Q)$(TEST_ENV) $(PYTHON) tests/sites/soak.py --minutes $(or $(SOAK_MINUTES),60) $(if $(SEED),--seed $(SEED))
+	$(Q)$(TEST_ENV) $(PYTHON) tests/sites/soak.py --minutes $(or $(SOAK_MINUTES),60) $(if $(SEED),--seed $(SEED)) \
+		$(if $(SOAK_MACHINES),--machines) $(if $(SOAK_RATE),--rate $(SOAK_RATE))
 
 #: cluster-large     a region with 1 GB (SPLIT_MB) must split itself, a node with 2 GB (DEAD_MB) must be replaced: minutes
 .PHONY: cluster-large

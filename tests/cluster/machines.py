@@ -144,11 +144,14 @@ class Machines:
         run(os.environ.get('CC', 'gcc').split()[-1], '-shared', '-fPIC', '-O1', '-o', path, PRELOADED[what][0])
         return path
 
+    def dial(self, what, i):
+        self.dials[what, i] = Dial(os.path.join(self.folder, f'{what}{i}'))
+        return self.dials[what, i]
+
     def node(self, i, folder, options):
         env = {}
         for what, path in self.libraries.items():
-            self.dials[what, i] = Dial(os.path.join(self.folder, f'{what}{i}'))
-            env.update({'LD_PRELOAD': path, PRELOADED[what][1]: self.dials[what, i].path})
+            env.update({'LD_PRELOAD': path, PRELOADED[what][1]: self.dial(what, i).path})
         where = {'host': self.network.hosts[i], 'port': 7001, 'before': Network.enter(self.network.holders[i])} \
             if self.network else {}
         data = os.path.join(self.disks[i].path, 'data') if self.disks else folder
