@@ -6,7 +6,7 @@
 #define MAYFLY_PERSIST_COMMAND_STREAM_H
 
 #include "rdb/rdb_out.h"
-#include "command/stream/stream_group.h"
+#include "xstream/xgroup.h"
 
 struct command_stream {
     struct rdb_out *out;

@@ -17,7 +17,7 @@
 #define MAYFLY_RDB_RDB_STREAM_H
 
 #include "rdb/rdb_value.h"
-#include "command/stream/stream_group.h"
+#include "xstream/xgroup.h"
 
 enum { RDB_ENTRY_DELETED = 1, RDB_ENTRY_SAME = 2 };
 

@@ -1,7 +1,7 @@
 /* The values of a key's cells in the engine: reading and changing them by path. An element of a list is found
  * by counting the rows before its own, from the nearer end. */
 #include "base/num.h"
-#include "xstream/xstream.h"
+#include "xstream/xgroup.h"
 #include "site/key.h"
 
 /* How many rows of lists lie before the cell's row, and whether its own is among them is up to the caller. */
@@ -47,8 +47,11 @@ static bool show_get_score(struct site_key *k, const struct site_cell *c, struct
 static void show_put_entry(struct site_key *k, bytes path, bytes value)
 {
     struct xstream s;
+    struct stream_id id = path.n ? stream_id_unpack(path.p) : STREAM_ID_MIN;
     xstream_open(&s, k->e, &k->ref);
-    if (path.n) xstream_insert(&s, NODE_LIMITS, stream_id_unpack(path.p), value);
+    bool late = path.n && stream_id_cmp(id, s.last) < 0 && s.groups && !xstream_has(&s, id, NULL);
+    if (path.n) xstream_insert(&s, NODE_LIMITS, id, value);
+    if (late) xgroup_note_late(&s, id);
     xstream_save(&s);
 }
 

@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/num.h"
-#include "command/stream/stream_group.h"
+#include "xstream/xgroup.h"
 #include "engine/engine.h"
 
 /* -- lists of names ------------------------------------------------------------- */

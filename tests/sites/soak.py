@@ -89,11 +89,10 @@ def trouble(g, rng, until, machines):
     return events
 
 
-def check_garbage(g):
-    for s in g.sites:
-        keys = list(s.r.scan_iter(count=1000))
-        left = [k for k, text in zip(keys, piped(s.r, [('SITE', 'KEY', k) for k in keys])) if text and 'garbage:yes' in text]
-        assert not left, f'site {s.gid}: garbage of {left[:5]}'
+def garbage(s):
+    """Keys that have some. Those that expire meanwhile have it for a moment."""
+    keys = list(s.r.scan_iter(count=1000))
+    return [k for k, text in zip(keys, piped(s.r, [('SITE', 'KEY', k) for k in keys])) if text and 'garbage:yes' in text]
 
 
 def check_counters(g, writers, before, lossy):
@@ -121,7 +120,7 @@ def one_round(g, rng, args, counters):
     data = g.agree()
     check_counters(g, writers, counters, any(e.startswith('take') for e in events))
     eventually(lambda: all(s.facts['site_garbage_keys'] == 0 for s in g.sites), PATIENCE)
-    check_garbage(g)
+    eventually(lambda: not any(garbage(s) for s in g.sites), PATIENCE)
     return len(data), sum(w.batches for w in writers), events
 
 

@@ -3,7 +3,8 @@
 #ifndef MAYFLY_COMMAND_STREAM_STREAM_EFFECT_H
 #define MAYFLY_COMMAND_STREAM_STREAM_EFFECT_H
 
-#include "command/stream/stream_group.h"
+#include "command/stream/stream.h"
+#include "xstream/xgroup.h"
 
 /* The group a command works on: its stream, its record, and the consumer if one is named. */
 struct group_use {

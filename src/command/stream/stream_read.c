@@ -209,6 +209,67 @@ static void xread_deliver(struct ctx *c, struct group_use *u, const struct buf *
     effect_group_id(c, u);
 }
 
+/* -- entries of other sites that came below the group's last ID (xgroup.h) ------------------------- */
+
+/* Those that are still there, up to `count`; the others go. */
+static void late_collect(struct ctx *c, struct group_use *u, const struct xconsumer *late, u64 count,
+                         struct buf *ids)
+{
+    struct xwalk w;
+    struct stream_id id;
+    struct buf gone = {0};
+    xpending_walk(&w, &u->s, &u->g, late, STREAM_ID_MIN, STREAM_ID_MAX, false);
+    while ((count == 0 || ids->n / sizeof id < count) && xwalk_next(&w, &id, NULL))
+        buf_append(xstream_has(&u->s, id, NULL) ? ids : &gone, &id, sizeof id);
+    xwalk_end(&w);
+    for (size_t i = 0; i < gone.n / sizeof id; i++) {
+        xpending_delete(&u->s, &u->g, &u->c, nth_id(&gone, i));
+        effect_acked(c, u, nth_id(&gone, i));
+    }
+    buf_release(&gone);
+}
+
+static void late_reply(struct answer *a, struct group_use *u, const struct buf *ids)
+{
+    size_t n = ids->n / sizeof(struct stream_id);
+    bytes packed;
+    xread_begin_stream(a, u->key);
+    reply_array(a->c->out, n);
+    for (size_t i = 0; i < n; i++) {
+        xstream_has(&u->s, nth_id(ids, i), &packed);
+        reply_xentry(a->c->out, nth_id(ids, i), packed);
+    }
+}
+
+/* The consumer at which they were pending goes with the last of them. */
+static void late_end(struct ctx *c, struct group_use *u)
+{
+    struct xconsumer late;
+    if (!xconsumer_find(&u->s, &u->g, XGROUP_LATE, &late) || late.pending) return;
+    xconsumer_delete(&u->s, &u->g, XGROUP_LATE, &late);
+    CTX_EFFECT(c, BYTES_LIT("XGROUP"), BYTES_LIT("DELCONSUMER"), u->key, u->group, XGROUP_LATE);
+}
+
+/* Delivers them before, and apart from, what comes after the last ID. */
+static bool xread_late(struct answer *a, struct group_use *u, const struct read_options *o, struct buf *ids)
+{
+    struct ctx *c = a->c;
+    struct xconsumer late;
+    if (LIKELY(!c->eng->gid) || bytes_eq(u->consumer, XGROUP_LATE)) return false;
+    if (!xconsumer_find(&u->s, &u->g, XGROUP_LATE, &late)) return false;
+    late_collect(c, u, &late, o->count, ids);
+    if (ids->n) {
+        late_reply(a, u, ids);
+        xread_deliver(c, u, ids, o->no_ack);
+    }
+    for (size_t i = 0; o->no_ack && i < ids->n / sizeof(struct stream_id); i++) {
+        xpending_delete(&u->s, &u->g, &u->c, nth_id(ids, i));
+        effect_acked(c, u, nth_id(ids, i));
+    }
+    late_end(c, u);
+    return ids->n > 0;
+}
+
 /* Replies the consumer's own pending entries; deleted ones are replied as null. `ids` gets the others. */
 static void reply_history(struct answer *a, struct group_use *u, struct stream_id after, u64 count,
                           struct buf *ids)
@@ -261,7 +322,8 @@ static void xread_in_group(struct answer *a, const struct read_options *o, bytes
     if (ctx_find_group(c, key, o->group, false, &u) != OK) return;
     ctx_open_consumer(c, o->consumer, &u);
     if (from->new) {
-        if (reply_after(a, &u.s, key, u.g.last, o->count, &ids)) xread_deliver(c, &u, &ids, o->no_ack);
+        if (!xread_late(a, &u, o, &ids) && reply_after(a, &u.s, key, u.g.last, o->count, &ids))
+            xread_deliver(c, &u, &ids, o->no_ack);
     } else {
         reply_history(a, &u, from->after, o->count, &ids);
         xread_deliver_again(c, &u, &ids);

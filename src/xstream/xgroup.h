@@ -1,8 +1,8 @@
 /* Consumer groups of a stream: groups, consumers, and pending entries (delivered but not acknowledged). */
-#ifndef MAYFLY_COMMAND_STREAM_STREAM_GROUP_H
-#define MAYFLY_COMMAND_STREAM_STREAM_GROUP_H
+#ifndef MAYFLY_XSTREAM_XGROUP_H
+#define MAYFLY_XSTREAM_XGROUP_H
 
-#include "command/stream/stream.h"
+#include "xstream/xstream.h"
 
 #define ENTRIES_READ_UNKNOWN (-1)
 #define NEVER_ACTIVE (-1)
@@ -70,6 +70,12 @@ bool xgroup_next(struct xname_walk *w, bytes *name, struct xgroup *g);
 void xconsumer_walk(struct xname_walk *w, struct xstream *s, const struct xgroup *g);
 bool xconsumer_next(struct xname_walk *w, bytes *name, struct xconsumer *c);
 void xname_walk_end(struct xname_walk *w);
+
+/* Entries of other sites (docs/sites.md) may come below the ID that a group has delivered last. They are then
+ * pending at this consumer, with a count of 0, until XREADGROUP > delivers them: so files and replicas have
+ * them as Redis knows pending entries. Called when such an entry was inserted. */
+#define XGROUP_LATE BYTES_LIT("site:late")
+void xgroup_note_late(struct xstream *s, struct stream_id id);
 
 /* Redis's logical counters. entries_up_to: how many entries were ever added up to this ID, or
  * ENTRIES_READ_UNKNOWN. holes_after: whether an entry at or after this ID was deleted. lag: how many entries

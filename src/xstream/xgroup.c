@@ -1,7 +1,7 @@
 /* Groups, consumers and pending entries as rows. Pending rows refer to their group and consumer by number to
  * stay short. A group's number is not reused during the life of the stream, nor a consumer's during the life
  * of its group. */
-#include "command/stream/stream_group.h"
+#include "xstream/xgroup.h"
 
 #include "xstream/xcode.h"
 
@@ -305,6 +305,48 @@ bool xconsumer_next(struct xname_walk *w, bytes *name, struct xconsumer *c)
 }
 
 void xname_walk_end(struct xname_walk *w) { buf_release(&w->name); }
+
+/* -- entries that come late -------------------------------------------------------------------- */
+
+/* Names of the groups that have gone past it. */
+static void xgroup_past(struct xstream *s, struct stream_id id, struct buf *names)
+{
+    struct xname_walk w;
+    struct xgroup g;
+    bytes name;
+    xgroup_walk(&w, s);
+    while (xgroup_next(&w, &name, &g)) {
+        if (stream_id_cmp(id, g.last) > 0) continue;
+        buf_append(names, &name.n, sizeof name.n);
+        buf_append_bytes(names, name);
+    }
+    xname_walk_end(&w);
+}
+
+static void xgroup_note_late_in(struct xstream *s, bytes name, struct stream_id id)
+{
+    struct xgroup g;
+    struct xconsumer c;
+    i64 at_ms = (i64)MIN(id.ms, (u64)INT64_MAX);
+    if (!xgroup_find(s, name, &g)) return;
+    if (!xconsumer_find(s, &g, XGROUP_LATE, &c)) xconsumer_create(s, &g, XGROUP_LATE, at_ms, &c);
+    xpending_put(s, &g, &c, id, &(struct xpending){.consumer = c.number, .time_ms = at_ms});
+    xconsumer_put(s, &g, XGROUP_LATE, &c);
+    xgroup_put(s, name, &g);
+}
+
+void xgroup_note_late(struct xstream *s, struct stream_id id)
+{
+    struct buf names = {0};
+    if (LIKELY(s->groups == 0)) return;
+    xgroup_past(s, id, &names);
+    for (size_t at = 0, n; at < names.n; at += n) {
+        memcpy(&n, names.p + at, sizeof n);
+        at += sizeof n;
+        xgroup_note_late_in(s, bytes_of(names.p + at, n), id);
+    }
+    buf_release(&names);
+}
 
 /* -- counters ---------------------------------------------------------------------------------- */
 
