@@ -68,8 +68,15 @@ class Node(mayfly.Server):
     # -- doing ------------------------------------------------------------------------------------
 
     def follow(self, other):
-        """Becomes a replica of a node, or of what a proxy leads to."""
-        self.call('REPLICAOF', '127.0.0.1', other.port)
+        """Becomes a replica of a node, or of what a proxy leads to; not while it is loading."""
+        eventually(lambda: self.accepts('REPLICAOF', '127.0.0.1', other.port))
+
+    def accepts(self, *command):
+        """Whether it is run now: False while the node is loading."""
+        reply = self.ask(*command)
+        loading = isinstance(reply, ReplyError) and str(reply).startswith('LOADING')
+        assert loading or not isinstance(reply, ReplyError), (self, command, reply)
+        return not loading
 
     def promote(self):
         self.call('REPLICAOF', 'NO', 'ONE')

@@ -91,7 +91,7 @@ def test_password(pair, node):
 def test_wait(two):
     primary, replica, link = two
     with Raw(primary.port) as c:
-        assert c.call('WAIT', 0, 0) == 1                                # nothing written: all connected replicas
+        eventually(lambda: c.call('WAIT', 0, 0) == 1)                   # nothing written: all connected replicas
         assert c.call('SET', 'a', 1) == b'OK'
         assert c.call('WAIT', 1, 5000) == 1
         assert replica.call('GET', 'a') == b'1'
