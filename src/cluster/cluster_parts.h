@@ -110,7 +110,7 @@ struct region_tombstone *cluster_add_tombstone(struct cluster *c, u64 region, u6
 void cluster_release_region(struct cluster *c, struct region *r); /* out of the map; its member is closed */
 void cluster_bury(struct member *m);       /* it was removed: destroy it when no code uses it */
 void cluster_bury_step(struct cluster *c); /* periodically: destroys those, and finds more in the map */
-/* Whether a message's sender was removed from the region; then it is told so. */
+/* Whether a message's sender was removed from the region; if so, it gets a message that says so. */
 bool cluster_is_stale(struct member *m, u64 from);
 void cluster_drop_slots(struct cluster *c,
                         const struct rocks_region *of); /* that belong to CLUSTER_NO_REGION */

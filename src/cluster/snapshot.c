@@ -294,7 +294,7 @@ static bool in_begin(struct snapshot_in *in, bytes body)
     return in->open;
 }
 
-/* Without a connection nobody waits for it any more. */
+/* Without a connection no one needs it any longer. */
 static void in_stored(void *arg, bool ok)
 {
     struct snapshot_in *in = arg;

@@ -46,7 +46,7 @@ bool site_link_refuse(struct site_link *l, const char *why, struct buf *out)
 #define LINK_NEVER_MADE "it has writes of this site that this site has never made"
 #define LINK_REPLACED "another server has taken the place of this site"
 
-/* Whoever greets says which of its site's servers it is. False: it was replaced, and the link is over. */
+/* A greeting says which server of its site sent it. False: that one was replaced, and the link is over. */
 static bool link_meet(struct site_link *l, u64 incarnation, struct buf *out)
 {
     char n[NUM_I64_LEN];

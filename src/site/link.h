@@ -43,7 +43,7 @@ struct site_link {
     const char *why; /* LINK_OVER: the reason; NULL if it was closed in good order */
     bool told;       /* the reason came from the other side, in `reason` */
     char reason[128];
-    bool needs_full;          /* asks: effects won't do, also when the link begins anew */
+    bool needs_full;          /* asks: effects are not enough, also after a reconnect */
     u64 incarnation;          /* of the peer, once it has greeted */
     struct site_clock theirs; /* serves: what they had when they said hello */
     struct site_clock said;   /* the clock that was sent last */
