@@ -18,7 +18,7 @@
  *   6  A configuration that does not contain a member, and is newer than the one under which it was added,
  *      proves that it was removed, if another member or the map of region 0 says so. A member that receives
  *      nothing for a while asks, because one that does not vote would wait for its last leader for ever.
- *   7  A member that applies its own removal stays until it is told to go: the others may crash before they
+ *   7  A member that applies its own removal stays until others tell it to go: they may crash before they
  *      have stored that the removal was committed, and then need the votes of the previous configuration.
  *   8  A region that was merged into another leaves a tombstone of all its members, with the target and the
  *      version that the target had then. A node that has the data of a slot in some version has the

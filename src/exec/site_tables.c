@@ -10,7 +10,7 @@ static bool tables_serves(const struct engine *e, u32 db) { return db < e->datab
 
 /* -- logged ---------------------------------------------------------------------------------------- */
 
-/* False: nobody reads the journal, and only the change is noted. */
+/* False: the journal has no reader, and only the change is noted. */
 static bool log_wanted(struct engine *e, const struct key_ref *ref)
 {
     struct journal *j = &e->site->region->journal;
