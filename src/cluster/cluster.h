@@ -38,7 +38,7 @@ enum cluster_frame {
     CLUSTER_GONE = 21,    /* message.h: the member `to` was removed from its region */
     CLUSTER_REPORT = 22,  /* to region 0's leader: lines of regions (cluster_map.h) that the sender leads */
     CLUSTER_STEP = 23,    /* to a region's leader: a step of the scheduler (cluster_schedule.c) */
-    CLUSTER_BEAT = 24,    /* raft/beat.h: the nonce of the process, u64 */
+    CLUSTER_BEAT = 24,    /* raft/beat.h: the nonce of the process, u64, and BEAT_HELD if its loop is held */
     CLUSTER_MERGED = 25,  /* what is known of merges (cluster_merge.c, as the next two) */
     CLUSTER_MERGE = 26,   /* to a region's leader: a neighbour is to be merged into it */
     CLUSTER_MERGE_ASK = 27, /* what became of a region that was to be merged? */
@@ -112,6 +112,9 @@ bool cluster_figures(struct server *s, u32 i, struct cluster_figures *f); /* of 
 /* -- the tick ---------------------------------------------------------------------------------- */
 
 void cluster_begin_tick(struct server *s, i64 wall_ms); /* in place of node_begin */
+/* Within a request that takes long: tells the other nodes, now and then, that this one is alive, so that it
+ * keeps its leaderships. Call it often. */
+void cluster_held(struct server *s);
 /* server.enforce: routes a request, too; cluster_ran ends what it began. */
 struct region *cluster_enforce(struct server *s, const struct net_request *q, struct request *to);
 void cluster_ran(struct region *r);

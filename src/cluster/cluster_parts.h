@@ -58,6 +58,7 @@ struct cluster {
     u64 ticks;                  /* of the timer */
     u64 clock_looked_ms;        /* when regions' clocks were last checked for due deadlines */
     i64 timer_ms;               /* when the timer last ran, by the loop's time */
+    i64 beat_us;                /* when the last beats were sent */
     struct snapshot_out *out;   /* snapshot.c: the snapshot being sent; NULL: none … */
     struct snapshot_in *in;     /* … and the one being received */
     struct {
@@ -191,7 +192,7 @@ void cluster_start_time(struct cluster *c);
 void cluster_stop_time(struct cluster *c);
 void cluster_save(struct cluster *c); /* what regions have applied since the loop last slept */
 void cluster_awake(struct member *m, bool awake); /* its group wakes, or falls asleep: the timer visits it */
-void cluster_on_beat(struct cluster *c, struct cluster_node *n, bytes nonce);
+void cluster_on_beat(struct cluster *c, struct cluster_node *n, bytes beat);
 void cluster_on_closed(uv_handle_t *h); /* one of the cluster's own handles: the last one frees it */
 void cluster_tell_later(struct member *m); /* its group has committed: it is announced soon */
 void cluster_note_due(struct member *m, bool leads); /* a member's nearest deadline may have changed */

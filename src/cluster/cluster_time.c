@@ -13,6 +13,7 @@
 #include "server/client/block.h"
 #include "server/client/migrate.h"
 
+#define BEAT_HELD 1 /* after the nonce */
 #define COMPACT_EVERY 20 /* ticks of the timer */
 #define CATCH_UP_TICKS 3 /* of Raft, when the timer came late */
 #define TIMER_MS_MAX 100
@@ -138,24 +139,50 @@ static void time_doubt(struct cluster *c, const struct cluster_node *n)
     }
 }
 
-void cluster_on_beat(struct cluster *c, struct cluster_node *n, bytes nonce)
+static void time_excuse(struct cluster *c, const struct cluster_node *n)
 {
-    if (!n || nonce.n != 8 || !get_le64(nonce.p)) return;
+    for (u32 i = 0; i < c->members_n; i++) {
+        struct member *m = c->members[i];
+        u64 peer = m->group ? conf_peer_on(&m->at.conf, n->number) : 0;
+        if (peer) group_excuse(m->group, peer);
+    }
+}
+
+void cluster_on_beat(struct cluster *c, struct cluster_node *n, bytes beat)
+{
+    bool held = beat.n == 9 && beat.p[8] == BEAT_HELD;
+    if (!n || (beat.n != 8 && !held) || !get_le64(beat.p)) return;
     n->heard_ms = clock_wall_ms();
-    if (beat_heard(&n->beat, c->raft_ticks, get_le64(nonce.p)) && c->started) time_doubt(c, n);
+    if (beat_heard(&n->beat, c->raft_ticks, get_le64(beat.p)) && c->started) time_doubt(c, n);
+    if (held && c->started) time_excuse(c, n);
+}
+
+static void time_send_beats(struct cluster *c, bool held)
+{
+    char beat[9];
+    put_le64(beat, c->nonce);
+    beat[8] = BEAT_HELD;
+    for (struct cluster_node *n = c->nodes->next; n; n = n->next)
+        if (n->link) bus_send(n->link, CLUSTER_BEAT, (bytes){0}, bytes_of(beat, held ? 9 : 8));
 }
 
 static void time_beat(struct cluster *c, i64 ticks)
 {
-    char nonce[8];
     u64 before = c->raft_ticks;
     c->raft_ticks += (u64)ticks;
-    put_le64(nonce, c->nonce);
-    for (struct cluster_node *n = c->nodes->next; n; n = n->next) {
-        if (c->raft_ticks / BEAT_TICKS > before / BEAT_TICKS && n->link)
-            bus_send(n->link, CLUSTER_BEAT, (bytes){0}, bytes_of(nonce, sizeof nonce));
+    if (c->raft_ticks / BEAT_TICKS > before / BEAT_TICKS) time_send_beats(c, false);
+    for (struct cluster_node *n = c->nodes->next; n; n = n->next)
         if (beat_lost(&n->beat, c->raft_ticks, ELECTION_TICKS)) time_doubt(c, n);
-    }
+}
+
+void cluster_held(struct server *s)
+{
+    struct cluster *c = s->cluster;
+    i64 now_us = clock_mono_us();
+    if (!c || !c->started || now_us - c->beat_us < BEAT_TICKS * tick_interval(c) * 1000) return;
+    c->beat_us = now_us;
+    time_send_beats(c, true);
+    bus_flush(c->bus);
 }
 
 static void time_wake_all(struct cluster *c)

@@ -48,6 +48,8 @@
  *      node of its leader is silent for an election timeout, or was restarted; a leader wakes when this is
  *      true of any member's node. A member that wakes counts the time since the last beat towards its
  *      election timeout, so elections start, and votes are refused, as if each beat had been a heartbeat.
+ *  21  A leader whose loop is held by a long request can send nothing but beats, which say so. A follower takes
+ *      such a beat for a heartbeat. It promises nothing to anybody by that: it only waits longer.
  *
  * Life of a write on the leader:
  *
@@ -182,6 +184,9 @@ bool group_sleeps(const struct group *g);
 void group_wake(struct group *g);
 /* The node of this member is silent, or was restarted: wakes the group if it has to know. */
 void group_doubt(struct group *g, u64 peer);
+/* The node of this member says that it can't do its work at the moment: if it is the leader, a follower
+ * does not campaign because of its silence up to now (rule 21). */
+void group_excuse(struct group *g, u64 peer);
 
 /* ---- Evaluation, on the leader. */
 bool group_may_evaluate(const struct group *g);

@@ -122,6 +122,13 @@ void group_doubt(struct group *g, u64 peer)
     if (g->leader_term || group_leader(g) == peer) group_wake(g);
 }
 
+void group_excuse(struct group *g, u64 peer)
+{
+    if (g->asleep || g->leader_term || group_leader(g) != peer) return;
+    g->heard_tick = g->ticks;
+    raft_core_silence(g->core, 0);
+}
+
 void group_on_word(struct group *g, u64 from, bytes message)
 {
     u64 term;

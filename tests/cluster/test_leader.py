@@ -4,7 +4,7 @@ import socket
 
 import pytest
 import redis
-from nodes import Cluster, Node, Stopped, eventually, process_state
+from nodes import Cluster, Node, Stopped, eventually, in_one_of, process_state
 
 LIBRARY = "#!lua name=%s\nredis.register_function('f_%s', function() return 1 end)"
 
@@ -120,6 +120,54 @@ def test_an_endless_script_keeps_nobody_else_waiting(trio, leader):
         script.settimeout(60)
         assert b'Script killed by user' in script.recv(300)
     leader.set('k', 'v')
+    trio.settled(3)
+
+
+def config_set(trio, name, value):
+    for node in trio.nodes:
+        with node.client() as c:
+            c.config_set(name, value)
+
+
+LONG = "local from = os.clock() while os.clock() - from < %s do end return redis.call('SET', KEYS[1], ARGV[1])"
+
+
+def test_a_long_script_keeps_its_leadership(trio, leader):
+    """Below busy-reply-threshold. A machine that stops the nodes for so long may take it all the same."""
+    def attempt():
+        node = trio.leader()
+        term = node.region()['term']
+        with node.client(socket_timeout=60) as c:
+            try:
+                reply = c.eval(LONG % 2.5, 1, 'k', 'v')
+            except redis.ResponseError as e:
+                reply = str(e)
+        assert reply == 'OK' and node.leads() and node.region()['term'] == term
+
+    config_set(trio, 'cluster-node-timeout', 500)
+    config_set(trio, 'busy-reply-threshold', 30000)
+    try:
+        in_one_of(4, attempt)
+    finally:
+        config_set(trio, 'cluster-node-timeout', 5000)
+        config_set(trio, 'busy-reply-threshold', 5000)
+    trio.settled(3)
+
+
+def test_a_script_that_takes_too_long_loses_its_leadership(trio, leader):
+    node = trio.leader()
+    config_set(trio, 'cluster-node-timeout', 500)
+    leader.config_set('busy-reply-threshold', 100)
+    try:
+        with send(node, 'EVAL', 'while true do end', '0') as script:
+            eventually(lambda: any(n.leads() for n in trio.nodes if n is not node))
+            with node.client() as c:
+                c.execute_command('SCRIPT', 'KILL')
+            script.settimeout(60)
+            assert script.recv(300).startswith(b'-')
+    finally:
+        config_set(trio, 'cluster-node-timeout', 5000)
+        config_set(trio, 'busy-reply-threshold', 5000)
     trio.settled(3)
 
 

@@ -1285,6 +1285,35 @@ static void test_a_follower_read_wakes_a_group(void **unused UNUSED)
     world_free(w);
 }
 
+/* ---- Rule 21. */
+
+/* The loop of member 1, the leader, stands still. Every 5 ticks the others hear a beat of the node of `from`. */
+static bool replaced_within(struct world *w, u64 from, u32 ticks)
+{
+    for (u32 t = 0; t < ticks; t++) {
+        for (u32 i = 2; i <= 3; i++) {
+            if (t % 5 == 0) group_excuse(w->member[i].group, from);
+            group_tick(w->member[i].group);
+        }
+        world_run(w);
+    }
+    return group_is_leader(w->member[2].group) || group_is_leader(w->member[3].group);
+}
+
+static void test_a_leader_that_is_held_up_is_not_replaced(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    world_isolate(w, 1);
+    assert_false(replaced_within(w, 1, 100));
+    world_heal(w);
+    assert_int_equal(evaluate(&w->member[1], "a", 0), GROUP_WAIT_COMMIT);
+    world_run(w);
+    assert_non_null(strstr(w->member[1].events, "commit"));
+    world_isolate(w, 1);
+    assert_true(replaced_within(w, 2, 40)); /* not the leader's node */
+    world_free(w);
+}
+
 /* ---- What is told, and what is stored, of commits. */
 
 static void test_a_commit_is_told_with_the_next_entry(void **unused UNUSED)
@@ -1396,6 +1425,7 @@ int main(void)
         cmocka_unit_test(test_a_group_sleeps_with_all_members_or_not_at_all),
         cmocka_unit_test(test_who_is_awake_wakes_the_leader),
         cmocka_unit_test(test_a_leader_that_is_lost_in_its_sleep_is_replaced),
+        cmocka_unit_test(test_a_leader_that_is_held_up_is_not_replaced),
         cmocka_unit_test(test_a_follower_read_wakes_a_group),
         cmocka_unit_test(test_a_commit_is_told_with_the_next_entry),
         cmocka_unit_test(test_a_change_of_members_is_stored_as_committed),
