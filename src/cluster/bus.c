@@ -2,10 +2,12 @@
 #include "cluster/bus.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,6 +20,7 @@
 #define DEAD_AFTER_MS 10000 /* what the kernel can't deliver for so long ends a connection */
 #define LOG_EVERY_MS 10000
 #define ACCEPTS 16 /* of a listener in one turn of the loop */
+#define MOVES_LEAST (64u << 10) /* less is no reason to be late */
 #define UNPROVED_MAX 128 /* connections that may be in the middle of the greeting */
 
 static i64 bus_now_ms(const struct bus *b) { return (i64)uv_now(b->o.loop); }
@@ -226,6 +229,15 @@ bool bus_send(struct bus_peer *p, u8 type, bytes head, bytes body)
 const char *bus_peer_node(const struct bus_peer *p) { return p->node; }
 bool bus_peer_up(const struct bus_peer *p) { return p->conn && p->conn->state == BUS_OPEN; }
 size_t bus_peer_queued(const struct bus_peer *p) { return p->conn ? bus_conn_queued(p->conn) : 0; }
+
+bool bus_peer_moves(struct bus_peer *p)
+{
+    int unacked = 0; /* sent, and not yet acknowledged by the other side's kernel */
+    u64 before = p->moved;
+    if (!p->conn || p->conn->state != BUS_OPEN || ioctl(p->conn->fd, SIOCOUTQ, &unacked) < 0) return false;
+    p->moved = p->conn->written - (u64)unacked;
+    return p->moved != before && bus_peer_queued(p) + (size_t)unacked >= MOVES_LEAST;
+}
 
 void bus_each_link(const struct bus *b, void (*fn)(void *arg, const struct bus_link *l), void *arg)
 {

@@ -37,6 +37,7 @@ struct bus_peer;
 struct bus_conn_ops {
     void (*on_open)(struct bus_conn *); /* both sides have proved themselves; frames may be sent before */
     void (*on_frame)(struct bus_conn *, u8 type, bytes body);
+    void (*on_part)(struct bus_conn *);    /* some of a frame has arrived, and some has not */
     void (*on_drained)(struct bus_conn *); /* the kernel has taken everything, and would take more */
     void (*on_closed)(struct bus_conn *, const char *why); /* by either side, also by bus_conn_close */
 };
@@ -88,6 +89,8 @@ void bus_peer_remove(struct bus_peer *p);
 const char *bus_peer_node(const struct bus_peer *p);
 bool bus_peer_up(const struct bus_peer *p);
 size_t bus_peer_queued(const struct bus_peer *p); /* bytes */
+/* Its node has received something since the last call, and a lot is still on its way. */
+bool bus_peer_moves(struct bus_peer *p);
 
 /* Queues a frame whose body is the two parts, which is sent before the loop sleeps. False: dropped. */
 bool bus_send(struct bus_peer *p, u8 type, bytes head, bytes body);

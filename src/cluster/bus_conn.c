@@ -130,6 +130,7 @@ void bus_conn_flush(struct bus_conn *c)
         }
         if (n < 0) break;
         c->sent += (size_t)n;
+        c->written += (u64)n;
         c->bus->stats.bytes_out += (u64)n;
     }
     bool had = c->out.n > 0, all = c->sent == c->out.n;
@@ -330,6 +331,7 @@ static void bus_conn_read(struct bus_conn *c)
     c->bus->stats.bytes_in += (u64)n;
     if (c->state != BUS_OPEN) bus_conn_greet(c);
     if (c->state == BUS_OPEN) bus_conn_deliver_all(c);
+    if (c->state == BUS_OPEN && c->in.n && c->ops->on_part) c->ops->on_part(c);
 }
 
 /* After a reset libuv stops polling and reports no events: reading tells what happened. */

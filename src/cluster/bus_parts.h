@@ -42,6 +42,7 @@ struct bus_conn {
     struct buf in, out;
     size_t taken;                       /* so much of `in` was delivered */
     size_t sent;                        /* so much of `out` the kernel has */
+    u64 written;                        /* … and so much in all */
     struct buf early;                   /* frames that were sent before it was open */
     bool delivering;                    /* on_frame is being called */
 };
@@ -54,6 +55,7 @@ struct bus_peer {
     int port;
     struct bus_conn *conn;              /* NULL: none, until a frame is sent after retry_ms */
     i64 retry_ms, backoff_ms;
+    u64 moved;                          /* bus_peer_moves: what had been received */
 };
 
 struct bus_listener {

@@ -330,7 +330,13 @@ static void on_message(struct bus_conn *conn, u8 type, bytes body)
     }
 }
 
-static const struct bus_conn_ops message_ops = {.on_frame = on_message};
+static void on_part(struct bus_conn *conn)
+{
+    struct cluster *c = bus_conn_user(conn);
+    cluster_on_part(c, cluster_find(c, bus_conn_node(conn), BUS_NODE_ID));
+}
+
+static const struct bus_conn_ops message_ops = {.on_frame = on_message, .on_part = on_part};
 
 static const struct bus_conn_ops *cluster_on_accept(void *owner, const struct bus_hello *h, void **user,
                                                     const char **why)

@@ -55,6 +55,7 @@ struct cluster_node {
     i64 heard_ms;          /* when its last message came, wall clock; 0: never */
     i64 reported_ms;       /* when its last report came, by the loop's time; on region 0's leader */
     struct beat beat;
+    u64 part_tick;         /* when a part of a message came last that counted as a beat */
     u32 leads;             /* how many regions, as CLUSTER has counted last */
     bool unreachable;      /* the last frame could not be sent, and the group does not know yet */
 };

@@ -193,6 +193,7 @@ void cluster_stop_time(struct cluster *c);
 void cluster_save(struct cluster *c); /* what regions have applied since the loop last slept */
 void cluster_awake(struct member *m, bool awake); /* its group wakes, or falls asleep: the timer visits it */
 void cluster_on_beat(struct cluster *c, struct cluster_node *n, bytes beat);
+void cluster_on_part(struct cluster *c, struct cluster_node *n); /* of a long message */
 void cluster_on_closed(uv_handle_t *h); /* one of the cluster's own handles: the last one frees it */
 void cluster_tell_later(struct member *m); /* its group has committed: it is announced soon */
 void cluster_note_due(struct member *m, bool leads); /* a member's nearest deadline may have changed */

@@ -154,7 +154,16 @@ void cluster_on_beat(struct cluster *c, struct cluster_node *n, bytes beat)
     if (!n || (beat.n != 8 && !held) || !get_le64(beat.p)) return;
     n->heard_ms = clock_wall_ms();
     if (beat_heard(&n->beat, c->raft_ticks, get_le64(beat.p)) && c->started) time_doubt(c, n);
-    if (held && c->started) time_excuse(c, n);
+    if (c->started && (held || (n->link && bus_peer_moves(n->link)))) time_excuse(c, n);
+}
+
+void cluster_on_part(struct cluster *c, struct cluster_node *n)
+{
+    if (!n || !c->started || !n->beat.nonce || n->part_tick == c->raft_ticks) return; /* once per tick */
+    n->part_tick = c->raft_ticks;
+    n->heard_ms = clock_wall_ms();
+    beat_heard(&n->beat, c->raft_ticks, n->beat.nonce);
+    time_excuse(c, n);
 }
 
 static void time_send_beats(struct cluster *c, bool held)

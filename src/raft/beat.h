@@ -6,8 +6,11 @@
  *     a beat arrives             if (beat_heard(&node->beat, ticks, nonce)) group_doubt(…)
  *     raft_machine_ops.silence   beat_silence(&node->beat, ticks)
  *
- * While a long request holds the loop of a node, its ticks stand still. It sends beats all the same, which say
- * that they are of that kind: the receiver also calls group_excuse for each group with a member on that node.
+ * A node calls group_excuse for each group with a member on another node that is late (rule 21 of group.h):
+ *
+ *     a beat says that a long request holds the loop of that node
+ *     a part of a message arrives, which is so long that beats behind it are late; that counts as a beat, too
+ *     a beat arrives while parts of a long message go to that node
  *
  * Call group_doubt for each group with a member on that node. Time is measured in this node's own ticks, so a
  * node that was stopped for a while does not take the others for dead. */

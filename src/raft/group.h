@@ -48,8 +48,9 @@
  *      node of its leader is silent for an election timeout, or was restarted; a leader wakes when this is
  *      true of any member's node. A member that wakes counts the time since the last beat towards its
  *      election timeout, so elections start, and votes are refused, as if each beat had been a heartbeat.
- *  21  A leader whose loop is held by a long request can send nothing but beats, which say so. A follower takes
- *      such a beat for a heartbeat. It promises nothing to anybody by that: it only waits longer.
+ *  21  While a long request holds the loop of a node, or a long entry is on its way, what a member says is
+ *      late. Signs of life of its node then count as if it had answered: a follower does not campaign, and
+ *      a leader keeps its leadership. Neither promises anything by that: it only waits longer.
  *
  * Life of a write on the leader:
  *
@@ -184,8 +185,7 @@ bool group_sleeps(const struct group *g);
 void group_wake(struct group *g);
 /* The node of this member is silent, or was restarted: wakes the group if it has to know. */
 void group_doubt(struct group *g, u64 peer);
-/* The node of this member says that it can't do its work at the moment: if it is the leader, a follower
- * does not campaign because of its silence up to now (rule 21). */
+/* The node of this member is alive, but its messages are late: rule 21. */
 void group_excuse(struct group *g, u64 peer);
 
 /* ---- Evaluation, on the leader. */

@@ -100,7 +100,7 @@ void group_rouse(struct group *g)
     g->asleep = false;
     if (g->leader_term) {
         EACH_OTHER(g, id) {
-            if (!sleep_hears(g, id)) raft_core_inactive(g->core, id);
+            if (!sleep_hears(g, id)) raft_core_active(g->core, id, false);
         }
     } else if (leader) {
         u32 silence = g->machine->ops->silence(g->machine, leader);
@@ -124,9 +124,13 @@ void group_doubt(struct group *g, u64 peer)
 
 void group_excuse(struct group *g, u64 peer)
 {
-    if (g->asleep || g->leader_term || group_leader(g) != peer) return;
-    g->heard_tick = g->ticks;
-    raft_core_silence(g->core, 0);
+    if (g->asleep) return;
+    if (g->leader_term) {
+        raft_core_active(g->core, peer, true);
+    } else if (group_leader(g) == peer) {
+        g->heard_tick = g->ticks;
+        raft_core_silence(g->core, 0);
+    }
 }
 
 void group_on_word(struct group *g, u64 from, bytes message)

@@ -176,11 +176,11 @@ void raft_core_applied(struct raft_core *c, uint64_t index);
 /* The entry with this index and term is committed, known from elsewhere than this group's leader. False: this
  * log has no such entry. */
 bool raft_core_commit_to(struct raft_core *c, uint64_t index, uint64_t term);
-/* For a sleeping group. rest: frees memory that is needed only while it is active. silence: the leader has
- * been silent for this many ticks; leaders ignore it. inactive: this member is silent. */
+/* rest: frees memory that a sleeping group does not need. silence: the leader has been silent for this many
+ * ticks; leaders ignore it. active: whether this member has been heard of lately; for leaders. */
 void raft_core_rest(struct raft_core *c);
 void raft_core_silence(struct raft_core *c, uint32_t ticks);
-void raft_core_inactive(struct raft_core *c, uint64_t id);
+void raft_core_active(struct raft_core *c, uint64_t id, bool active);
 
 /* The log will forget entries up to `index`, which must be applied. Returns that entry's term. */
 uint64_t raft_core_compacted(struct raft_core *c, uint64_t index);

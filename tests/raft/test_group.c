@@ -1314,6 +1314,27 @@ static void test_a_leader_that_is_held_up_is_not_replaced(void **unused UNUSED)
     world_free(w);
 }
 
+static bool steps_down_within(struct world *w, bool excused, u32 ticks)
+{
+    for (u32 t = 0; t < ticks; t++) {
+        if (excused && t % 5 == 0) group_excuse(w->member[1].group, 2);
+        group_tick(w->member[1].group);
+        world_run(w);
+    }
+    return !group_is_leader(w->member[1].group);
+}
+
+static void test_a_leader_whose_messages_are_long_stays(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    world_isolate(w, 1);
+    assert_int_equal(evaluate(&w->member[1], "a", 0), GROUP_WAIT_COMMIT);
+    assert_false(steps_down_within(w, true, 100));
+    assert_null(strstr(w->member[1].events, "commit"));
+    assert_true(steps_down_within(w, false, 30));
+    world_free(w);
+}
+
 /* ---- What is told, and what is stored, of commits. */
 
 static void test_a_commit_is_told_with_the_next_entry(void **unused UNUSED)
@@ -1426,6 +1447,7 @@ int main(void)
         cmocka_unit_test(test_who_is_awake_wakes_the_leader),
         cmocka_unit_test(test_a_leader_that_is_lost_in_its_sleep_is_replaced),
         cmocka_unit_test(test_a_leader_that_is_held_up_is_not_replaced),
+        cmocka_unit_test(test_a_leader_whose_messages_are_long_stays),
         cmocka_unit_test(test_a_follower_read_wakes_a_group),
         cmocka_unit_test(test_a_commit_is_told_with_the_next_entry),
         cmocka_unit_test(test_a_change_of_members_is_stored_as_committed),

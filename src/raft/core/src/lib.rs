@@ -397,9 +397,9 @@ pub unsafe extern "C" fn raft_core_silence(c: *mut Core, ticks: u32) {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn raft_core_inactive(c: *mut Core, id: u64) {
+pub unsafe extern "C" fn raft_core_active(c: *mut Core, id: u64, active: bool) {
     if let Some(p) = (*c).node.raft.mut_prs().get_mut(id) {
-        p.recent_active = false;
+        p.recent_active = active;
     }
 }
 
