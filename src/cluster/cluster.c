@@ -243,6 +243,7 @@ void cluster_send(struct member *m, u64 to, bytes message)
     const struct raft_applied *at = &m->at;
     char head[MESSAGE_HEAD];
     if (!n || !n->link) return; /* not known yet: Raft repeats */
+    if (message.n >= HELD_BYTES) cluster_held(m->server);
     message_put(head, &(struct message_head){m->number, m->peer, to, at->slots.first, at->slots.last,
                                              at->index != 0});
     if (!bus_send(n->link, CLUSTER_RAFT, bytes_of(head, sizeof head), message)) n->unreachable = true;
@@ -498,6 +499,7 @@ bool cluster_start(struct server *s)
     s->node.cluster_enabled = true;
     s->node.cross_slots = s->config.cluster_cross_slots;
     s->node.elsewhere = cluster_elsewhere;
+    s->node.held = cluster_held;
     s->enforce = cluster_enforce;
     s->net.config.brief_holds = HOLD_RAFT;
     server_hold(s, HOLD_RAFT, true);
@@ -596,6 +598,7 @@ void cluster_stop(struct server *s)
     s->cluster = NULL;
     s->net.on_sleep = NULL;
     s->node.elsewhere = NULL;
+    s->node.held = NULL;
     s->enforce = NULL;
     s->net.config.brief_holds = 0;
     server_hold(s, HOLD_RAFT, false);

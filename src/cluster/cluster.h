@@ -113,9 +113,8 @@ bool cluster_figures(struct server *s, u32 i, struct cluster_figures *f); /* of 
 /* -- the tick ---------------------------------------------------------------------------------- */
 
 void cluster_begin_tick(struct server *s, i64 wall_ms); /* in place of node_begin */
-/* Within a request that takes long: tells the other nodes, now and then, that this one is alive, so that it
- * keeps its leaderships. Call it often. */
-void cluster_held(struct server *s);
+/* node.held: tells the other nodes, now and then, that this one is alive, so that it keeps what it leads. */
+void cluster_held(void *owner);
 /* server.enforce: routes a request, too; cluster_ran ends what it began. */
 struct region *cluster_enforce(struct server *s, const struct net_request *q, struct request *to);
 void cluster_ran(struct region *r);

@@ -23,7 +23,6 @@ bool cluster_figures(struct server *s UNUSED, u32 i UNUSED, struct cluster_figur
 
 /* The rest is called in cluster mode only. */
 void cluster_begin_tick(struct server *s UNUSED, i64 wall_ms UNUSED) {}
-void cluster_held(struct server *s UNUSED) {}
 void cluster_ran(struct region *r UNUSED) {}
 bool cluster_serve(struct server *s UNUSED, struct region *r UNUSED) { return false; }
 bool cluster_commit(struct server *s UNUSED, enum commit_kind kind UNUSED) { return false; }

@@ -187,6 +187,7 @@ static inline void cluster_autosplit_count(struct member *m, i32 slot)
 }
 
 /* cluster_time.c */
+#define HELD_BYTES (4u << 20) /* what so many bytes pass through may take long: cluster_held */
 #define ELECTION_TICKS 10
 void cluster_start_time(struct cluster *c);
 void cluster_stop_time(struct cluster *c);

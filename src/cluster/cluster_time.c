@@ -184,11 +184,11 @@ static void time_beat(struct cluster *c, i64 ticks)
         if (beat_lost(&n->beat, c->raft_ticks, ELECTION_TICKS)) time_doubt(c, n);
 }
 
-void cluster_held(struct server *s)
+void cluster_held(void *owner)
 {
-    struct cluster *c = s->cluster;
+    struct cluster *c = ((struct server *)owner)->cluster;
     i64 now_us = clock_mono_us();
-    if (!c || !c->started || now_us - c->beat_us < BEAT_TICKS * tick_interval(c) * 1000) return;
+    if (!c->started || now_us - c->beat_us < BEAT_TICKS * tick_interval(c) * 1000) return;
     c->beat_us = now_us;
     time_send_beats(c, true);
     bus_flush(c->bus);

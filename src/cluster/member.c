@@ -592,6 +592,7 @@ void member_end_tick(struct member *m)
     }
     bool failed = r->doomed || r->eng->failed;
     u64 now_ms = (u64)r->ks.now_ms, depends_ms = (u64)r->ks.found_dead_ms;
+    if (m->effects.n >= HELD_BYTES) cluster_held(m->server);
     fly(m, true); /* commit or abandon may be called before group_evaluated returns */
     m->slices = 0;
     m->proposed_us = clock_mono_us();

@@ -210,7 +210,10 @@ static void run_queue(struct ctx *c, const struct transaction *tx)
         struct queued *next = tx->queue[i];
         struct request q = {c->session, c->server, next->argc, next->argv, c->out};
         struct outcome o;
-        if (i == fetched) fetched = fetch_keys(c, tx, i);
+        if (i == fetched) {
+            fetched = fetch_keys(c, tx, i);
+            node_held(ctx_node(c));
+        }
         mark = reply_mark(c->out);
         if (LIKELY(still_permitted(c, &q, next->cmd))) region_call(c->region, &q, next->cmd, &o);
         else if (i + 1 == tx->count && c->session->reply_mode != REPLY_OFF) break;

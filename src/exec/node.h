@@ -69,6 +69,8 @@ struct node {
     u32 (*holds)(void *owner, const struct request *q, const struct command *cmd, bool may_write);
     /* Owner's hook in cluster mode: the error if a request can't run on this node; NULL: it can. */
     const char *(*elsewhere)(void *owner, const struct request *q, const struct command *cmd);
+    /* Owner's hook in cluster mode, called now and then by work that may take long: other nodes are told. */
+    void (*held)(void *owner);
     struct touch_hooks touched; /* of keys that clients have cached */
     void *owner;
     struct script_host {     /* what scripts need of the owner */
@@ -96,6 +98,11 @@ i64 node_begin(struct node *n, i64 now_ms);
 /* region_may_split and region_split of all of them. */
 bool node_may_split(const struct node *n);
 void node_split(struct node *n, bool kept);
+
+static inline void node_held(const struct node *n)
+{
+    if (UNLIKELY(n->held != NULL)) n->held(n->owner);
+}
 
 /* The command clients mean by this name. */
 static inline const struct command *node_find(const struct node *n, bytes name)

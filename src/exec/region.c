@@ -235,6 +235,7 @@ static COLD void fail_command(struct region *r, struct ctx *c)
 }
 
 #define KEYS_TOGETHER 64
+#define APPLIED_UNHELD 1024 /* commands of a record between two calls of node_held */
 
 /* For a command of many keys: the engine can fetch them together. */
 static void prefetch_keys(struct region *r, const struct ctx *c)
@@ -424,8 +425,9 @@ err region_apply(struct region *r, struct session *session, struct server *serve
     err e = OK;
     keyspace_begin(&r->ks, record->now_ms, record->now_ms ? r->mode : EXPIRY_APPLY);
     request_parser_init(&p);
-    while (!e && in.n) {
+    for (u32 n = 1; !e && in.n; n++) {
         size_t used;
+        if (n % APPLIED_UNHELD == 0) node_held(r->node);
         if ((e = request_parse(&p, &limits, in, &used))) break;
         if (p.argc > ARRAY_LEN(argv_space)) {
             buf_clear(&big);

@@ -3,7 +3,6 @@
 #include "server/script_host.h"
 
 #include "base/clock.h"
-#include "cluster/cluster.h"
 #include "script/functions.h"
 #include "script/script.h"
 #include "server/client/monitor.h"
@@ -93,7 +92,7 @@ static void script_host_look(void *owner)
     server_hear_signals(s);
     if (UNLIKELY(s->stop_signal) && !s->shutting_down) heed_signal(s, now_us);
     end_with_server(s);
-    if (s->cluster && !script_takes_long(&s->node)) cluster_held(s);
+    if (s->node.held && !script_takes_long(&s->node)) node_held(&s->node);
 }
 
 /* -- other clients ---------------------------------------------------------------------------------- */
