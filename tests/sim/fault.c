@@ -386,6 +386,7 @@ enum {
     FAULT_TRANSFER = 1 << 9,
     FAULT_CAMPAIGN = 1 << 10,
     FAULT_ISOLATE = 1 << 11,
+    FAULT_REPLACE = 1 << 13,
     FAULT_STALL = 1 << 14,
     FAULT_DEAF = 1 << 15
 };
@@ -457,8 +458,9 @@ void fault_choose(struct sim *s)
     if (sim_chance(s, 60)) s->faults &= ~(u32)FAULT_JUMP;
     s->voters_first = sim_chance(s, 30) ? 1 + (u32)sim_below(s, s->nodes_n) : s->nodes_n;
     s->voters_min = sim_chance(s, 30) ? 1 : 3;
-    s->regions_max = sim_chance(s, 45) ? 2 + (u32)sim_below(s, REGIONS_LIVE - 1) : 1;
-    s->merges = (!s->plant && s->regions_max > 1 && sim_chance(s, 60)) || s->plant & PLANTS_OF_MERGES;
+    s->regions_max = s->regions || sim_chance(s, 45) ? 2 + (u32)sim_below(s, REGIONS_LIVE - 1) : 1;
+    s->merges = (!s->plant && s->regions_max > 1 && (s->regions || sim_chance(s, 60))) || s->plant & PLANTS_OF_MERGES;
+    if (s->regions) s->faults |= FAULT_MEMBERSHIP | FAULT_REPLACE;
     if (s->merges) s->regions_max = REGIONS_MAX;
     s->merge_often = s->merges && sim_chance(s, 50);
     if (s->merge_often) s->fault_gap_us = 1500000;

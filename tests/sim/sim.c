@@ -38,6 +38,7 @@ void sim_fail(struct sim *s, const char *format, ...)
     vfprintf(stderr, format, ap);
     fprintf(stderr, "\nreplay: sim --seed %llu --seconds %llu --nodes %u --trace",
             (unsigned long long)s->seed, (unsigned long long)(s->end_us / 1000000), s->nodes_n);
+    if (s->regions) fprintf(stderr, " --regions");
     for (u32 k = 0; k < sizeof(PLANTS) / sizeof(*PLANTS); k++)
         if (s->plant >> k & 1 && PLANTS[k]) fprintf(stderr, " --plant %s", PLANTS[k]);
     fprintf(stderr, "\n");
@@ -219,6 +220,7 @@ struct options {
     u64 seed, seeds, seconds;
     u32 nodes, plant;
     bool trace, verbose;
+    bool regions; /* every run has splits, merges, members that move and nodes that die for good */
 };
 
 /* Region 1 begins with all slots, on some of the nodes. */
@@ -260,7 +262,7 @@ static void sim_run(const struct options *o, u64 seed)
 {
     struct sim *s = mem_zalloc(sizeof(*s));
     s->seed = seed, s->rng = seed * 0x9e3779b97f4a7c15ULL + 1, s->nodes_n = o->nodes, s->plant = o->plant,
-    s->trace = o->trace;
+    s->trace = o->trace, s->regions = o->regions;
     s->end_us = o->seconds * 1000000;
     fault_choose(s);
     sim_found(s);
@@ -309,11 +311,12 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--seconds")) o.seconds = option_number(argc, argv, &i);
         else if (!strcmp(argv[i], "--nodes")) o.nodes = (u32)option_number(argc, argv, &i);
         else if (!strcmp(argv[i], "--plant")) o.plant |= option_plant(argc, argv, &i);
+        else if (!strcmp(argv[i], "--regions")) o.regions = true;
         else if (!strcmp(argv[i], "--trace")) o.trace = true;
         else if (!strcmp(argv[i], "--verbose")) o.verbose = true;
         else {
             fprintf(stderr, "usage: sim [--seed N] [--seeds N] [--seconds S] "
-                            "[--nodes N] [--plant BUG] [--trace] "
+                            "[--nodes N] [--regions] [--plant BUG] [--trace] "
                             "[--verbose]\n");
             return 2;
         }

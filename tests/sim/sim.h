@@ -214,6 +214,7 @@ struct sim {
     u64 snapshot_us;   /* the longest time that a snapshot takes */
     u32 voters_first, voters_min; /* at the start, and after removals */
     bool trace, calm;
+    bool regions; /* --regions */
     bool hush; /* clients ask nothing any more */
     bool scheduled; /* members change as the scheduler wants it */
     bool deaths; /* are entries of the log */
