@@ -40,7 +40,7 @@ bool merge_facts(const struct merge_member *target, const struct merge_member *s
                  struct raft_merge_commit *c)
 {
     struct group_status t, s;
-    if (!source->group || !group_is_leader(source->group)) return false;
+    if (!source->group) return false;
     group_status(target->group, &t);
     group_status(source->group, &s);
     const struct raft_merge *of = &s.at.merge;
@@ -69,17 +69,19 @@ void merge_target(const struct merge_member *target, const struct merge_member *
     }
     if (waited_ticks > MERGE_PATIENCE_TICKS)
         group_propose(target->group, RAFT_KIND_MERGE_ROLLBACK, (bytes){0});
-    if (waited_ticks > MERGE_PATIENCE_TICKS / 2 || !source->group || !group_is_leader(source->group)) return;
+    if (waited_ticks > MERGE_PATIENCE_TICKS / 2 || !source->group) return;
     group_status(source->group, &s);
     if (s.at.merge.role || s.epoch_pending) return;
     merge_prepare(source->group,
                   &(struct raft_merge_prepare){RAFT_MERGE_SOURCE, target->region, t.at.epoch.version});
 }
 
+/* A leader without which no majority exists, so that there is no later leader, and which has applied everything
+ * in its log that is or can be committed. */
 static bool merge_is_alone(const struct group_status *s)
 {
     const struct raft_conf *c = &s->at.conf;
-    return c->voters_n == 1 && !c->outgoing_n && c->voters[0] == s->core.id && s->core.applied_own_term &&
+    return c->voters_n == 1 && c->voters[0] == s->core.id && s->core.applied_own_term &&
            s->at.index == s->core.commit;
 }
 
@@ -87,8 +89,7 @@ bool merge_lost(const struct merge_member *source, const struct merge_member *ta
 {
     struct group_status t, s;
     group_status(source->group, &s);
-    if (!group_is_leader(source->group) || s.at.merge.role != RAFT_MERGE_SOURCE || !merge_is_alone(&s))
-        return false;
+    if (!merge_is_alone(&s)) return false;
     if (!target->group) return !target_here;
     group_status(target->group, &t);
     return group_is_leader(target->group) && merge_is_alone(&t) && t.at.epoch.version < s.at.merge.version;
@@ -106,12 +107,12 @@ void merge_source(const struct merge_member *source, const struct merge_member *
 {
     struct group_status s;
     group_status(source->group, &s);
-    if (s.at.merge.role != RAFT_MERGE_SOURCE || s.epoch_pending) return;
+    if (s.epoch_pending) return;
     if (refused) {
         group_propose(source->group, RAFT_KIND_MERGE_ROLLBACK, (bytes){0});
         return;
     }
     u64 leader = target->group ? group_leader(target->group) : 0;
     u64 to = leader ? merge_voter_on(&s.at.conf, node_of(leader)) : 0;
-    if (to && to != s.core.id) group_transfer(source->group, to);
+    if (to) group_transfer(source->group, to);
 }

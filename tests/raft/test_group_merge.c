@@ -1,4 +1,4 @@
-/* Rules 14 to 17 of raft/merge.h, with one member whose log is durable when the test says so. */
+/* Rules 14 to 17 of raft/merge.h, with members whose logs are durable when the test says so. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,13 +9,22 @@
 
 #include "base/alloc.h"
 #include "cluster/merge_rules.h"
+#include "cluster/peer_id.h"
 #include "raft/merge.h"
 
-enum { SELF = 1, SOURCE = 7, LOG_MAX = 128 };
+enum { SELF = 1, SOURCE = 7, LOG_MAX = 128, MAIL_MAX = 64 };
+
+struct mail {
+    u64 to;
+    bytes message; /* owned */
+};
 
 struct member {
     struct raft_machine machine;
     struct raft_log log;
+    u64 id;
+    struct mail mail[MAIL_MAX]; /* it has sent, and nobody has got it yet */
+    u32 mail_n;
     struct group *group;
     struct raft_applied at;
     struct raft_hard_state hard_state;
@@ -97,7 +106,14 @@ static void commit(struct raft_machine *m, const struct raft_applied *at)
 static void abandon(struct raft_machine *m, enum group_loss loss UNUSED) { of(m)->abandoned++; }
 static void confirmed(struct raft_machine *m UNUSED, u64 read UNUSED, bool ok UNUSED) {}
 static u64 next_deadline(struct raft_machine *m UNUSED) { return 500; } /* due, always */
-static void send_to(struct raft_machine *m UNUSED, u64 to UNUSED, bytes message UNUSED) {}
+
+static void send_to(struct raft_machine *m, u64 to, bytes message)
+{
+    char *copy = mem_alloc(message.n + 1);
+    memcpy(copy, message.p, message.n);
+    assert_true(of(m)->mail_n < MAIL_MAX);
+    of(m)->mail[of(m)->mail_n++] = (struct mail){to, bytes_of(copy, message.n)};
+}
 
 static const struct raft_machine_ops MACHINE_OPS = {.load = load,
                                                     .apply = apply,
@@ -120,7 +136,7 @@ static void sync_log(struct member *m)
 
 static void open_group(struct member *m)
 {
-    struct group_config c = {.id = SELF, .seed = 1, .nonce = 1, .election_ticks = 10, .heartbeat_ticks = 2};
+    struct group_config c = {.id = m->id, .seed = 1, .nonce = 1, .election_ticks = 10, .heartbeat_ticks = 2};
     c.read_retry_ticks = 3, c.read_timeout_ticks = 30;
     m->group = group_open(&c, &m->log, &m->machine);
     group_wall(m->group, 1000);
@@ -129,6 +145,7 @@ static void open_group(struct member *m)
 static struct member *member_new(u32 voters)
 {
     struct member *m = mem_zalloc(sizeof *m);
+    m->id = SELF;
     m->machine.ops = &MACHINE_OPS, m->log.ops = &LOG_OPS, m->last = 5;
     m->at = (struct raft_applied){.index = 5, .term = 5, .clock_ms = 100, .epoch = {3, 1}, .slots = {0, 99}};
     for (u32 i = 1; i <= voters; i++) m->at.conf.voters[m->at.conf.voters_n++] = i;
@@ -153,8 +170,52 @@ static struct member *leader(void) { return leader_of(0, 99); }
 static void member_free(struct member *m)
 {
     if (m->group) group_close(m->group);
+    for (u32 i = 0; i < m->mail_n; i++) mem_free((void *)m->mail[i].message.p);
     for (u64 i = 6; i <= m->last; i++) mem_free((void *)m->entries[i].data.data);
     mem_free(m);
+}
+
+static void receive(struct member *const *members, u32 n, u64 from, const struct mail *mail)
+{
+    for (u32 i = 0; i < n; i++)
+        if (members[i]->id == mail->to) group_receive(members[i]->group, from, mail->message);
+}
+
+/* Delivers the next message of each member; those to others are lost. Returns how many there were. */
+static u32 deliver_one(struct member *const *members, u32 n)
+{
+    u32 sent = 0;
+    for (u32 i = 0; i < n; i++) {
+        struct member *m = members[i];
+        sync_log(m);
+        if (!m->mail_n) continue;
+        struct mail mail = m->mail[0];
+        memmove(m->mail, m->mail + 1, --m->mail_n * sizeof *m->mail);
+        receive(members, n, m->id, &mail);
+        mem_free((void *)mail.message.p);
+        sent++;
+    }
+    return sent;
+}
+
+static void deliver(struct member *const *members, u32 n)
+{
+    while (deliver_one(members, n)) {}
+}
+
+/* A group of these voters; the first one leads. */
+static void group_of(struct member **members, const u64 *ids, u32 n, u16 first, u16 last)
+{
+    for (u32 i = 0; i < n; i++) {
+        members[i] = member_new(n);
+        members[i]->at.slots = (struct raft_slots){first, last};
+        memcpy(members[i]->at.conf.voters, ids, n * sizeof *ids);
+        members[i]->id = ids[i];
+        open_group(members[i]);
+    }
+    group_campaign(members[0]->group);
+    deliver(members, n);
+    assert_true(group_is_leader(members[0]->group));
 }
 
 static bool prepare_with(struct member *m, enum raft_merge_role role, u64 other, u32 version)
@@ -323,9 +384,7 @@ static void test_a_source_whose_target_has_lost_entries_rolls_back(void **state 
 {
     struct member *source = leader(), *target = leader();
     struct merge_member s = {1, source->group}, t = {SOURCE, target->group}, none = {SOURCE, NULL};
-    assert_false(merge_lost(&s, &t, true)); /* it is not prepared */
     assert_true(prepare(source, RAFT_MERGE_SOURCE));
-    assert_false(merge_lost(&s, &t, true)); /* … before that is committed */
     sync_log(source);
     assert_int_equal(source->at.merge.role, RAFT_MERGE_SOURCE);
     assert_true(merge_lost(&s, &t, true));
@@ -345,14 +404,71 @@ static void test_a_source_whose_target_has_lost_entries_rolls_back(void **state 
     assert_int_equal(source->at.merge.role, RAFT_MERGE_NONE);
     member_free(source);
     member_free(target);
-    source = leader(), target = member_new(3); /* others may know more */
-    open_group(target);
-    s.group = source->group, t.group = target->group;
+}
+
+/* Whether a target with this state here proves to the only member of its source, prepared for version 9, that entries
+ * were lost. */
+static bool proves_loss(const struct member *target)
+{
+    struct member *source = leader();
+    struct merge_member s = {1, source->group}, t = {SOURCE, target->group};
     assert_true(prepare(source, RAFT_MERGE_SOURCE));
     sync_log(source);
-    assert_false(merge_lost(&s, &t, true));
+    bool lost = merge_lost(&s, &t, true);
     member_free(source);
-    member_free(target);
+    return lost;
+}
+
+/* The log of such a target may still contain the version that the source names, and its COMMIT. */
+static void test_a_target_that_has_not_applied_its_log_proves_no_loss(void **state UNUSED)
+{
+    struct member *t = member_new(1);
+    open_group(t);
+    assert_false(proves_loss(t)); /* it does not lead */
+    group_campaign(t->group);
+    assert_true(group_is_leader(t->group));
+    assert_false(proves_loss(t)); /* it has not applied anything of its own */
+    sync_log(t);
+    assert_true(proves_loss(t));
+    assert_true(prepare(t, RAFT_MERGE_TARGET));
+    sync_log(t);
+    assert_true(proves_loss(t)); /* of another merge */
+    assert_true(group_propose_commit(t->group, &COMMIT));
+    sync_log(t);
+    assert_false(proves_loss(t)); /* a COMMIT waits for its source, and all behind it */
+    t->source_is_ready = true;
+    group_tick(t->group);
+    assert_int_equal(t->at.index, t->last);
+    member_free(t);
+}
+
+/* Without others there is no later leader. */
+static void test_a_member_that_is_not_alone_proves_no_loss(void **state UNUSED)
+{
+    struct member *two[2], *joint[2];
+    const u64 ids[] = {1, 2};
+    group_of(two, ids, 2, 0, 99);
+    assert_false(proves_loss(two[0])); /* it may have been deposed, and not know it */
+    assert_true(prepare(two[0], RAFT_MERGE_SOURCE));
+    deliver(two, 2);
+    struct merge_member s = {1, two[0]->group}, none = {SOURCE, NULL};
+    assert_false(merge_lost(&s, &none, false)); /* the target was moved away, to live there */
+    for (u32 i = 0; i < 2; i++) { /* the first member is to be removed, and leads */
+        joint[i] = member_new(1);
+        joint[i]->id = ids[i], joint[i]->at.conf.voters[0] = 2;
+        joint[i]->at.conf.outgoing[0] = 1, joint[i]->at.conf.outgoing[1] = 2, joint[i]->at.conf.outgoing_n = 2;
+        open_group(joint[i]);
+    }
+    group_campaign(joint[0]->group);
+    struct group_status st = {.core.applied_own_term = false};
+    while (!st.core.applied_own_term && deliver_one(joint, 2)) group_status(joint[0]->group, &st);
+    assert_true(group_is_leader(joint[0]->group) && st.at.conf.outgoing_n);
+    assert_int_equal(st.at.index, st.core.commit);
+    assert_false(proves_loss(joint[0]));
+    for (u32 i = 0; i < 2; i++) {
+        member_free(two[i]);
+        member_free(joint[i]);
+    }
 }
 
 static enum merge_refusal begin(const struct member *target, const struct member *source)
@@ -432,6 +548,39 @@ static void test_what_a_target_takes_over_is_prepared_for_it(void **state UNUSED
     member_free(t);
 }
 
+/* A target of these voters that is prepared for the source in version 4. */
+static struct member *target_of(const u64 *voters, u32 n)
+{
+    struct member *t = member_new(n);
+    memcpy(t->at.conf.voters, voters, n * sizeof *voters);
+    t->at.epoch.version = 4, t->at.merge = (struct raft_merge){RAFT_MERGE_TARGET, 4, SOURCE, 5, 5};
+    open_group(t);
+    return t;
+}
+
+/* Every member of the target finds the source's member on its node, with the PREPARE. */
+static void test_a_target_takes_over_what_all_its_nodes_have(void **state UNUSED)
+{
+    const u64 ids[] = {peer_of(1, 0), peer_of(2, 0), peer_of(3, 0)};
+    const u64 elsewhere[] = {peer_of(1, 0), peer_of(2, 0), peer_of(4, 0)};
+    struct member *t = target_of(ids, 3), *other = target_of(elsewhere, 3), *fewer = target_of(ids, 2), *s[3];
+    group_of(s, ids, 3, 100, 199);
+    assert_true(prepare_with(s[0], RAFT_MERGE_SOURCE, 1, 4));
+    deliver(s, 2); /* it is committed, and the third member has not heard of it */
+    assert_int_equal(s[0]->at.merge.role, RAFT_MERGE_SOURCE);
+    assert_false(has_facts(t, s[0]));
+    for (u32 i = 0; i < 4; i++) {
+        group_tick(s[0]->group);
+        deliver(s, 3);
+    }
+    assert_true(has_facts(t, s[0]));
+    assert_false(has_facts(t, s[1])); /* which does not know what others have */
+    assert_false(has_facts(other, s[0]));
+    assert_false(has_facts(fewer, s[0]));
+    struct member *all[] = {t, other, fewer, s[0], s[1], s[2]};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) member_free(all[i]);
+}
+
 static u64 last_index(const struct member *m)
 {
     struct group_status s;
@@ -442,12 +591,15 @@ static u64 last_index(const struct member *m)
 static void test_a_merge_is_given_up_in_time(void **state UNUSED)
 {
     struct member *target = leader(), *source = leader_of(100, 199);
-    struct merge_member t = {1, target->group}, s = {SOURCE, source->group};
+    struct merge_member t = {1, target->group}, s = {SOURCE, source->group}, none = {SOURCE, NULL};
     u64 last = last_index(target), source_last = last_index(source);
     merge_target(&t, &s, MERGE_PATIENCE_TICKS + 1);
     assert_int_equal(last_index(target), last); /* it is not prepared */
     assert_int_equal(begin(target, source), MERGE_BEGUN);
     sync_log(target);
+    merge_target(&t, &none, 1); /* another node has the source's leader; this one has no member yet */
+    merge_target(&t, &s, MERGE_PATIENCE_TICKS / 2 + 1); /* too late to stop the source */
+    assert_int_equal(last_index(source), source_last);
     merge_target(&t, &s, 1);
     merge_target(&t, &s, 2); /* not twice */
     assert_int_equal(last_index(source), source_last + 1);
@@ -455,7 +607,10 @@ static void test_a_merge_is_given_up_in_time(void **state UNUSED)
     merge_source(&s, &t, false);
     sync_log(source);
     assert_int_equal(source->at.merge.role, RAFT_MERGE_SOURCE);
+    source_last = last_index(source);
     merge_source(&s, &t, true);
+    merge_source(&s, &t, true); /* not twice */
+    assert_int_equal(last_index(source), source_last + 1);
     sync_log(source);
     assert_int_equal(source->at.merge.role, RAFT_MERGE_NONE);
     merge_target(&t, &s, MERGE_PATIENCE_TICKS);
@@ -466,6 +621,67 @@ static void test_a_merge_is_given_up_in_time(void **state UNUSED)
     assert_int_equal(target->at.merge.role, RAFT_MERGE_NONE);
     member_free(target);
     member_free(source);
+}
+
+static void test_a_merge_is_committed_once(void **state UNUSED)
+{
+    struct member *target = leader(), *source = leader_of(100, 199);
+    struct merge_member t = {1, target->group}, s = {SOURCE, source->group};
+    assert_int_equal(begin(target, source), MERGE_BEGUN);
+    sync_log(target);
+    merge_target(&t, &s, 1);
+    sync_log(source);
+    u64 last = last_index(target);
+    merge_target(&t, &s, 2);
+    merge_target(&t, &s, 3);
+    assert_int_equal(last_index(target), last + 1);
+    target->source_is_ready = true;
+    sync_log(target);
+    assert_int_equal(target->source, SOURCE);
+    member_free(target);
+    member_free(source);
+}
+
+/* It would be void, each time. */
+static void test_a_source_that_is_a_target_itself_is_not_asked_to_prepare(void **state UNUSED)
+{
+    struct member *target = leader(), *source = leader_of(100, 199);
+    struct merge_member t = {1, target->group}, s = {SOURCE, source->group};
+    assert_int_equal(begin(target, source), MERGE_BEGUN);
+    sync_log(target);
+    assert_true(prepare_with(source, RAFT_MERGE_TARGET, 5, 0));
+    sync_log(source);
+    u64 last = last_index(source);
+    merge_target(&t, &s, 1);
+    assert_int_equal(last_index(source), last);
+    member_free(target);
+    member_free(source);
+}
+
+/* Both are led from one node in the end. */
+static void test_a_source_follows_its_targets_leader(void **state UNUSED)
+{
+    const u64 ids[] = {peer_of(1, 0), peer_of(2, 0)}, other_way[] = {peer_of(2, 3), peer_of(1, 3)};
+    struct member *source[2], *target[2];
+    group_of(source, ids, 2, 100, 199);
+    group_of(target, other_way, 2, 0, 99);
+    assert_true(prepare_with(source[0], RAFT_MERGE_SOURCE, 1, 4));
+    deliver(source, 2);
+    struct merge_member s = {SOURCE, source[0]->group}, t = {1, target[1]->group}, none = {1, NULL};
+    merge_source(&s, &none, false);
+    deliver(source, 2);
+    assert_true(group_is_leader(source[0]->group));
+    merge_source(&s, &t, false);
+    deliver(source, 2);
+    assert_true(group_is_leader(source[1]->group));
+    s.group = source[1]->group, t.group = target[0]->group;
+    merge_source(&s, &t, false); /* it has arrived */
+    deliver(source, 2);
+    assert_true(group_is_leader(source[1]->group));
+    for (u32 i = 0; i < 2; i++) {
+        member_free(source[i]);
+        member_free(target[i]);
+    }
 }
 
 int main(void)
@@ -480,7 +696,13 @@ int main(void)
         cmocka_unit_test(test_a_source_whose_target_has_lost_entries_rolls_back),
         cmocka_unit_test(test_what_a_merge_needs_to_begin),
         cmocka_unit_test(test_what_a_target_takes_over_is_prepared_for_it),
+        cmocka_unit_test(test_a_target_that_has_not_applied_its_log_proves_no_loss),
+        cmocka_unit_test(test_a_member_that_is_not_alone_proves_no_loss),
+        cmocka_unit_test(test_a_target_takes_over_what_all_its_nodes_have),
         cmocka_unit_test(test_a_merge_is_given_up_in_time),
+        cmocka_unit_test(test_a_merge_is_committed_once),
+        cmocka_unit_test(test_a_source_that_is_a_target_itself_is_not_asked_to_prepare),
+        cmocka_unit_test(test_a_source_follows_its_targets_leader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
