@@ -120,9 +120,15 @@ class Cell:
                 for n, h in zip(self.cluster.nodes, held) if h != held[0]]
 
     def keep_logs(self, folder):
+        """The logs of the nodes, and the histories that are wrong or undecided."""
         os.makedirs(folder, exist_ok=True)
+        name = os.path.join(folder, self.name.replace(' ', '-'))
         for i, n in enumerate(self.cluster.nodes):
-            shutil.copy(n.log, os.path.join(folder, f'{self.name.replace(" ", "-")}-{i}.log'))
+            shutil.copy(n.log, f'{name}-{i}.log')
+        for group, ops in self.load.history.items():
+            if any(why.startswith(f'{group}: ') for why in self.wrong):
+                with open(f'{name}-{group}.txt', 'w', encoding='utf-8') as f:
+                    f.writelines(f'{op}\n' for op in sorted(ops, key=lambda op: op.call))
 
 
 def contents(node):

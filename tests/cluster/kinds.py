@@ -48,7 +48,11 @@ class Kind:
         return together(*map(get, keys)), tuple(at.get(k) for k in keys)
 
     def judge(self, group, ops, skew):
-        return check(ops, self.keys(group), skew=skew, limit=400_000)
+        return check(ops, self.keys(group), skew=skew, limit=400_000, unique=self.unique(group))
+
+    def unique(self, group):
+        """Whether no value is written twice."""
+        return True
 
 
 class Registers(Kind):
@@ -95,6 +99,9 @@ class Counters(Kind):
 
     def limiter(self, key):
         return int(key[len(self.name):]) % 2 == 1
+
+    def unique(self, group):
+        return not self.limiter(group)
 
     async def read(self, client, key):
         await client.do(key, get(key), ['GET', key], result=number, writes=False)

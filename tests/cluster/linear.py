@@ -7,7 +7,10 @@ single server would have answered. An operation with an unknown outcome may have
 its call, or not at all.
 
 Keys that are never used together in one operation are independent, so each group of keys is checked by
-itself (`check`). The search is Wing and Gong's, with Lowe's memory of the configurations that were tried.
+itself (`check`). The search is Wing and Gong's, with Lowe's memory of the configurations that were tried. Two rules keep
+it short. An operation that may be next and changes nothing is next: later it could not do better. And if no value is
+written twice, what was overwritten is not seen again: so an order fails where it overwrites a value that an operation
+which is left has seen.
 
 Deadlines. A write with a TTL that took effect at some moment between call and return has its deadline in an
 interval [lo, hi]: the moment is not known, and clocks differ by up to `skew`. Expiry is an event nobody calls:
@@ -36,6 +39,13 @@ class Op:
     what: str = ''
     same: str = ''  # operations for which this is equal, and not empty, do the same
 
+    def saw(self):
+        """The values that keys must have had just before, as far as the result says it: {key: value}."""
+        return self.run.saw(self.result) if hasattr(self.run, 'saw') else {}
+
+    def __str__(self):
+        return f'{self.call:.6f} … {self.ret:.6f}  {self.what} → {"?" if self.result is UNKNOWN else repr(self.result)}'
+
 
 @dataclass
 class Verdict:
@@ -48,12 +58,16 @@ class Search:
     """Operations have a bit each: those with a result first, in the order of their calls, so that the lowest bit that is
     not set is the first of them that is left. Then those with an unknown outcome, which may stay out for ever."""
 
-    def __init__(self, ops, skew, limit):
+    def __init__(self, ops, skew, limit, unique):
         self.known = sorted((op for op in ops if op.result is not UNKNOWN), key=lambda op: op.call)
         self.unknown = sorted((op for op in ops if op.result is UNKNOWN), key=lambda op: op.call)
         self.twins = self.earlier_twins()
         self.skew, self.limit = skew, limit
         self.seen, self.tried, self.deepest = set(), 0, 0
+        self.readers = collections.defaultdict(int)     # by (key, value): who has seen it
+        for i, op in enumerate(self.known if unique else ()):
+            for seen in op.saw().items():
+                self.readers[seen] |= 1 << i
 
     def earlier_twins(self):
         """For operations with an unknown outcome: the bit of the one that was called just before and does the same, or None. If one
@@ -93,16 +107,33 @@ class Search:
             states = dead if hi + self.skew < first else states + dead
         return states
 
+    def leaves_readers(self, state, done, after):
+        """Whether a value is gone that an operation has seen which is not done."""
+        return any(value[0] != after[key][0] and self.readers.get((key, value[0]), 0) & ~done for key, value in state.items())
+
+    def idle(self, state, now, candidates, horizon):
+        """One of these that changes nothing, and does not have to wait; or None."""
+        if self.aged(state, now, horizon)[0] is not state:
+            return None     # something has died
+        for i, op in candidates:
+            if op.result is not UNKNOWN and op.call <= now and op.run(state, now, horizon) == (state, op.result):
+                return i
+        return None
+
     def steps(self, done, state, now, known=True, unknown=True):
         """What may come next, of the operations with a result, and of those without."""
         candidates, horizon = self.candidates(done)
+        idle = self.idle(state, now, candidates, horizon) if known else None
+        if idle is not None:
+            yield done | 1 << idle, state, now, False
+            return
         for i, op in candidates:
             if not (unknown if op.result is UNKNOWN else known):
                 continue
             first = max(now, op.call)
             for aged in self.aged(state, first, horizon):
                 after, result = op.run(aged, first, horizon)
-                if op.result is UNKNOWN or result == op.result:
+                if (op.result is UNKNOWN or result == op.result) and not self.leaves_readers(state, done | 1 << i, after):
                     yield done | 1 << i, after, first, op.result is UNKNOWN
 
     # -- depth first, without recursion ------------------------------------------------------------
@@ -146,9 +177,7 @@ class Search:
         stuck = self.known[self.deepest]
         ops = sorted(self.known + self.unknown, key=lambda op: op.call)
         at = ops.index(stuck)
-        lines = [f'{op.call:.6f} … {op.ret:.6f}  {op.what} → '
-                 f'{"?" if op.result is UNKNOWN else repr(op.result)}{"   <- here" if op is stuck else ""}'
-                 for op in ops[max(0, at - 12):at + 6]]
+        lines = [f'{op}{"   <- here" if op is stuck else ""}' for op in ops[max(0, at - 12):at + 6]]
         return (f'no order explains the history; {self.deepest} of {len(self.known)} operations can be put in '
                 'order. Around there:\n  ' + '\n  '.join(lines))
 
@@ -157,9 +186,10 @@ def lowest_unset(bits):
     return (~bits & bits + 1).bit_length() - 1
 
 
-def check(ops, keys, skew=0.05, limit=2_000_000) -> Verdict:
-    """`skew`: by how many seconds a server's clock may differ from the test's, in either direction."""
-    return Search(ops, skew, limit).run({key: ABSENT for key in keys})
+def check(ops, keys, skew=0.05, limit=2_000_000, unique=False) -> Verdict:
+    """`skew`: by how many seconds a server's clock may differ from the test's, in either direction. `unique`: no value is
+    written twice, so that one that is gone does not come back."""
+    return Search(ops, skew, limit, unique).run({key: ABSENT for key in keys})
 
 
 # -- operations ---------------------------------------------------------------------------------
@@ -170,8 +200,19 @@ def alive_until(ttl: Optional[float], first: float, last: float):
     return (NEVER, NEVER) if ttl is None else (first + ttl, last + ttl)
 
 
+def sees(values):
+    """For an operation of which values(result) says what keys have held: {key: value}. Absent keys may come back."""
+    def with_it(run):
+        run.saw = lambda result: {key: value for key, value in values(result).items() if value is not None}
+        return run
+    return with_it
+
+
 def get(key):
-    return lambda s, first, last: (s, s[key][0])
+    @sees(lambda result: {key: result})
+    def run(s, first, last):
+        return s, s[key][0]
+    return run
 
 
 def put(key, value, ttl=None, only_if=None):
@@ -189,6 +230,7 @@ def delete(key):
 
 def incr(key, ttl=None):
     """INCR, and with a ttl a deadline when it makes the key: a rate limiter. The result is the new value."""
+    @sees(lambda result: {key: result - 1 or None})
     def run(s, first, last):
         value, lo, hi = s[key]
         if value is None:
@@ -209,6 +251,7 @@ def expire(key, ttl):
 
 def swap(key, seen, then):
     """A transaction that WATCHes a key that held `seen`, and was done: the key still held it."""
+    @sees(lambda result: {} if result is ABORTED else {key: seen})
     def run(s, first, last):
         return then(s, first, last) if s[key][0] == seen else (s, ABORTED)
     return run
@@ -216,6 +259,9 @@ def swap(key, seen, then):
 
 def together(*runs):
     """A transaction: the results of all, at one moment."""
+    reads = all(hasattr(one, 'saw') for one in runs)    # and nothing it has written itself
+
+    @sees(lambda results: {k: v for one, r in zip(runs, results) for k, v in one.saw(r).items()} if reads else {})
     def run(s, first, last):
         results = []
         for one in runs:

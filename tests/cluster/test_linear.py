@@ -150,6 +150,67 @@ def simulate(seed, fault=None):
     return ops
 
 
+def after_stalls(rng, at, stalls):
+    """When a server does what it is asked at this moment, if it sometimes stops for seconds."""
+    return next((end + rng.random() * 0.05 for begin, end in stalls if begin <= at < end), at)
+
+
+def simulate_stalls(seed, fault=None):
+    """A history of one key whose server stops: then many calls overlap, and some clients don't wait for the answer."""
+    rng = random.Random(seed)
+    server, moments = Server(rng, fault), []
+    stalls = [(at, at + rng.uniform(0.5, 2.5)) for at in (rng.uniform(1, 9) for _ in range(3))]
+    for client in range(12):
+        at, patience, i = rng.random(), rng.choice((0.5, 2, 2, 10)), 0
+        while at < 12:
+            moment = after_stalls(rng, at + rng.random() * 0.002, stalls)
+            ret = moment + rng.random() * 0.002
+            moments.append((moment, at, ret if ret - at < patience else NEVER, f'{client}.{i}'))
+            at, i = min(ret, at + patience) + rng.random() * 0.6, i + 1
+    ops = []
+    for moment, call, ret, name in sorted(moments):
+        ttl, kind = rng.choice((0.15, 0.4, 1.0, 2.5)), rng.choice('gggggwwwwnxde')
+        live = server.live('k', moment)
+        happens = ret is not NEVER or rng.random() < 0.5
+        if kind == 'g':
+            run, result = get('k'), live
+        elif kind == 'd':
+            run, result = delete('k'), live is not None
+            if happens:
+                server.values.pop('k', None)
+        elif kind == 'e':
+            run, result = expire('k', ttl), live is not None
+            if happens and 'k' in server.values:
+                server.values['k'] = (server.values['k'][0], moment + ttl)
+        else:
+            only_if = {'n': 'NX', 'x': 'XX', 'w': None}[kind]
+            run, result = put('k', name, ttl, only_if), kind == 'w' or (live is None) == (kind == 'n')
+            if result and happens:
+                server.set('k', name, ttl, moment)
+        ops.append(Op(call, ret, run, UNKNOWN if ret is NEVER else result))
+    return ops
+
+
+@pytest.mark.parametrize('seed', range(20))
+def test_histories_with_stalls_are_decided(seed):
+    verdict = check(simulate_stalls(seed), ['k'], skew=0.1, limit=20_000, unique=True)
+    assert verdict.ok, verdict.why
+
+
+def test_lost_writes_are_found_beside_stalls():
+    verdicts = [check(simulate_stalls(seed, 'lose'), ['k'], skew=0.1, limit=20_000, unique=True) for seed in range(20)]
+    assert sum('no order' in v.why for v in verdicts) >= 15, [v.why[:20] for v in verdicts]
+
+
+def test_a_value_that_is_gone_is_not_seen_again():
+    """With values that are written once, that is found wherever the search begins."""
+    writes = [op(0, 10, put('k', v), True) for v in 'abcdefgh']
+    reads = [op(11 + i, 11.5 + i, get('k'), v) for i, v in enumerate('hh')]
+    ok(*writes, *reads, unique=True)
+    bad(*writes, *reads, op(20, 21, get('k'), 'a'), unique=True, limit=700)
+    bad(*writes, op(11, 12, swap('k', 'a', together(put('k', 'x'))), (True,)), op(13, 14, get('k'), 'a'), unique=True, limit=700)
+
+
 @pytest.mark.parametrize('seed', range(30))
 def test_histories_of_a_single_server_are_accepted(seed):
     verdict = check(simulate(seed), ['k'], skew=0)
