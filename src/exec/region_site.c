@@ -445,6 +445,10 @@ static bool follow_state(void *arg, bytes raw)
 {
     struct region_site *rs = arg;
     struct site_row row;
+    if (raw.n == 0 && !rs->region->obeys) {
+        region_site_emptied(rs->region);
+        return true;
+    }
     site_save_once(rs);
     rs->state_changed = true;
     rs->marked = false;
@@ -466,7 +470,8 @@ static bool note_whose(void *arg, bytes raw)
 {
     struct region *r = arg;
     struct site_row row;
-    if (site_row_get(raw, &row)) r->site_was = site_row_gid(&row);
+    if (raw.n == 0) r->site_was = 0;
+    else if (site_row_get(raw, &row)) r->site_was = site_row_gid(&row);
     return true;
 }
 
@@ -606,10 +611,11 @@ bool region_site_follow(struct region *r, u8 gid, const char **why)
     site_row_read(r->eng, &raw);
     struct region_site *rs = region_site_new(r, gid);
     if (raw.n) {
-        bool whole = site_row_get(buf_bytes(&raw), &row);
-        *why = whole && site_row_gid(&row) != gid ? "the data is that of a site with another site-id"
+        bool whole = site_row_get(buf_bytes(&raw), &row), forgets = whole && row.flags & ROW_FORGETS;
+        *why = forgets ? "site-drop-metadata was interrupted: it has to be completed first, without site-id"
+             : whole && site_row_gid(&row) != gid ? "the data is that of a site with another site-id"
                                              : "what the site has stored beside its keys is damaged";
-        ok = whole && follow_adopt(rs, &row);
+        ok = whole && !forgets && follow_adopt(rs, &row);
     }
     buf_release(&raw);
     if (!ok) region_site_close(r);

@@ -30,8 +30,9 @@ enum site_log_op {
     SITE_LOG_LEAVE,    /* keep(false) */
     SITE_LOG_FLUSH,    /* database: all companions go */
     SITE_LOG_APPLIED,  /* dot · stamp: an effect was applied */
-    SITE_LOG_STATE,    /* bytes: what the site knows beside its keys (site_state, below) */
+    SITE_LOG_STATE,    /* bytes: what the site knows beside its keys (site_state, below) … */
 };
+#define SITE_LOG_NO_STATE BYTES_LIT("") /* … or that from here on the data is no site's */
 
 struct site_log {
     struct buf ops; /* with the magic; empty: nothing */

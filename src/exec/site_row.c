@@ -71,6 +71,32 @@ static u32 forget_names(struct engine *e, u32 db, const struct buf *names)
     return n;
 }
 
+/* If it is interrupted, some keys have lost their metadata: then nothing but going on is possible. */
+static void forget_begin(struct engine *e)
+{
+    struct buf raw = {0};
+    site_row_read(e, &raw);
+    if (raw.n > 1 && !(raw.p[1] & ROW_FORGETS)) {
+        raw.p[1] |= ROW_FORGETS;
+        e->ops->meta.put(e, META_SITE, ROW_NAME, buf_bytes(&raw));
+    }
+    buf_release(&raw);
+}
+
+/* The AOF still has all of it before this record. */
+static void forget_end(struct region *r)
+{
+    struct site_log l = {0};
+    site_row_delete(r->eng);
+    r->site_was = 0;
+    for (u32 db = 0; db < r->eng->databases; db++) site_log_flush(&l, db);
+    site_log_state(&l, SITE_LOG_NO_STATE);
+    if (journal_wanted(&r->journal))
+        journal_effect(&r->journal, 0, 2, (bytes[]){BYTES_LIT("ECHO"), buf_bytes(&l.ops)});
+    region_end_record(r);
+    site_log_release(&l);
+}
+
 /* First those that stay, then those that go with keys; `place` is the cursor among these. */
 bool region_site_forget_some(struct region *r, struct buf *place, u32 *db)
 {
@@ -78,6 +104,7 @@ bool region_site_forget_some(struct region *r, struct buf *place, u32 *db)
     struct buf names = {0}, from = {0};
     u64 cursor = 0;
     CHECK(!r->site);
+    forget_begin(e);
     if (place->n == 0) e->ops->companion.each_kept(e, *db, &from, FORGET_KEYS, site_gather_name, &names);
     u32 kept = forget_names(e, *db, &names);
     buf_clear(&names);
@@ -92,7 +119,6 @@ bool region_site_forget_some(struct region *r, struct buf *place, u32 *db)
     buf_release(&names);
     buf_release(&from);
     if (*db < e->databases) return true;
-    site_row_delete(e);
-    r->site_was = 0;
+    forget_end(r);
     return false;
 }

@@ -13,6 +13,7 @@ enum {
     ROW_SYNCED = 1,   /* commits are */
     ROW_BECOMING = 2,
     ROW_FOLLOWS = 4,  /* of a replica, which has to take the site's place before it can be the site */
+    ROW_FORGETS = 8,  /* the metadata is being dropped: some keys may have none any more */
 };
 
 struct site_row {

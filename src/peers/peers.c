@@ -52,7 +52,7 @@ static bool peers_leave(struct server *s)
         kept = server_commit(s, COMMIT_LOAD_END);
     }
     buf_release(&place);
-    s->persist.rewrite_scheduled |= config_wants_aof(&s->config); /* the file still has all of it */
+    s->persist.rewrite_scheduled |= config_wants_aof(&s->config); /* the file is full of it */
     if (!kept) log_line(&s->log, LOG_WARNING, "Fatal error: the storage did not take it. Exiting.");
     return kept;
 }

@@ -1,6 +1,7 @@
 """Commands about sites, figures, configuration, and what a site refuses."""
 import os
 import shutil
+import signal
 import subprocess
 import urllib.request
 
@@ -8,6 +9,7 @@ import pytest
 import redis
 
 import mayfly
+import sites
 from mayfly import eventually, free_port
 
 
@@ -124,6 +126,35 @@ def test_data_of_a_site_without_site_id(site):
     s.args = [a if a != '1' or as_site[i - 1] != '--site-id' else '9' for i, a in enumerate(as_site)]
     s.restart()                         # its data may become that of another site now
     assert s.facts['site_id'] == 9 and s.r.dbsize() == 999
+
+
+@pytest.mark.parametrize('files, how', [
+    (('--appendonly', 'yes'), signal.SIGTERM), (('--appendonly', 'yes'), signal.SIGKILL),
+    (('--appendonly', 'no', '--save', '3600 100000'), signal.SIGTERM)])
+def test_a_site_again(site, files, how):
+    """Its metadata was dropped; what there is when it becomes a site again is one effect, which others get."""
+    s = site(1, *files)
+    s.do('SITE', 'JOIN', 2)
+    s.r.mset({f'k{i}': i for i in range(1000)})
+    s.r.hset('h', 'f', 'v')
+    assert s.stop() == 0
+    as_site, s.args = s.args, without_site(s.args) + ['--site-drop-metadata', 'yes']
+    s.start()
+    s.r.set('lone', 1)
+    s.r.hset('h', 'g', 'w')
+    s.r.delete('k1')
+    assert s.stop(how) == (0 if how == signal.SIGTERM else -how)
+    s.args = as_site
+    s.start()
+    assert s.clock == {1: 1} and 'site_member2' not in s.facts
+    for key in 'k2', 'lone', 'h':
+        assert 'write:gid=1,seq=1,' in s.do('SITE', 'KEY', key)
+    s.do('SITE', 'JOIN', 3)
+    s.restart()
+    other = site(3, '--site-peer', 1, '127.0.0.1', s.port)
+    eventually(other.is_member)
+    assert sites.view(other) == sites.view(s)
+    assert s.r.dbsize() == 1001 and other.r.hgetall('h') == {'f': 'v', 'g': 'w'}
 
 
 def test_another_site_id(site):
