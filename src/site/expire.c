@@ -11,11 +11,40 @@ static bool is_past(const struct site *s, const struct site_deadline *d)
     return d->at_ms && d->at_ms <= (s->torn ? s->torn_ms : site_now(s));
 }
 
-/* A key of a torn site may have deadlines that its clock does not cover yet, which our expiry can't end. The
- * full sync that completes the site does. */
-static bool is_known_here(const struct site *s, const struct site_deadline *d)
+/* A key of a torn site may have atoms that its clock does not cover yet. Our effects can't end them, nor refer
+ * to them: others may get them later, and refuse an effect with dots that its author can't know. The full
+ * sync that completes the site ends them. */
+static bool is_known_here(const struct site *s, struct site_dot dot)
 {
-    return !s->torn || site_covers(&s->clock, d->dot);
+    return !s->torn || site_covers(&s->clock, dot);
+}
+
+static bool is_past_here(const struct site *s, const struct site_deadline *d)
+{
+    return is_past(s, d) && is_known_here(s, d->dot);
+}
+
+/* Whether all increments of a cell are known here. If not, nobody knows the total up to our clock, so we can't
+ * say what of it an expiry ends. */
+static bool counts_are_known(const struct site *s, const struct site_cell *c)
+{
+    for (u32 i = 0; i < c->n_incs; i++)
+        if (!is_known_here(s, (struct site_dot){c->incs[i].hi, c->incs[i].gid})) return false;
+    return true;
+}
+
+static bool all_counts_are_known(struct site *s, struct site_key *k)
+{
+    struct buf paths = {0};
+    bool known = !s->torn || PLANTED_SITE(s, PLANT_TORN_COUNTS) || counts_are_known(s, &k->string);
+    for (u32 kind = TYPE_HASH; kind < SITE_TYPES && s->torn && k->counting; kind++) {
+        buf_clear(&paths);
+        site_key_paths(k, kind, &paths);
+        for (struct site_reader r = site_reader_of(buf_bytes(&paths)); known && site_left(&r);)
+            known = counts_are_known(s, site_key_cell(k, kind, site_get_bytes(&r), &s->cell));
+    }
+    buf_release(&paths);
+    return known;
 }
 
 bool site_due(const struct site *s, const struct site_key *k)
@@ -54,7 +83,8 @@ static bool is_lost(const struct site *s, const struct site_key *k, const struct
     if (site_dot_eq(w->birth, site_key_birth(k))) return false;
     for (u32 i = 0; i < k->ttl.n_deadlines; i++) {
         const struct site_deadline *d = &k->ttl.deadlines[i];
-        if (is_past(s, d) && d->birth.gid && site_dot_eq(d->birth, w->birth)) return true;
+        if (is_past_here(s, d) && d->birth.gid && site_dot_eq(d->birth, w->birth))
+            return is_known_here(s, w->dot);
     }
     return false;
 }
@@ -63,7 +93,9 @@ static void spend(struct site *s, const struct site_key *k)
 {
     struct buf spent = {0}, lost = {0};
     for (u32 i = 0; i < k->ttl.n_deadlines; i++)
-        if (is_past(s, &k->ttl.deadlines[i])) site_put_dot(&spent, k->ttl.deadlines[i].dot);
+        if (PLANTED_SITE(s, PLANT_TORN_SPENDS) ? is_past(s, &k->ttl.deadlines[i])
+                                               : is_past_here(s, &k->ttl.deadlines[i]))
+            site_put_dot(&spent, k->ttl.deadlines[i].dot);
     for (u32 i = 0; i < k->string.n_writes && !lives_by_expire(s, k); i++)
         if (is_lost(s, k, &k->string.writes[i])) site_put_dot(&lost, k->string.writes[i].dot);
     site_put_move(&s->moves,
@@ -85,9 +117,9 @@ bool site_expire(struct site *s, u32 db, bytes name, const struct site_late *lat
         bool past = false;
         site_key_load(&k, s->e, db, name);
         for (u32 i = 0; i < k.ttl.n_deadlines; i++)
-            past |= is_past(s, &k.ttl.deadlines[i]) && is_known_here(s, &k.ttl.deadlines[i]);
-        if (!past) break;
-        if (!site_due(s, &k)) {
+            past |= is_past_here(s, &k.ttl.deadlines[i]);
+        if (!past || !all_counts_are_known(s, &k)) break;
+        if (!site_due(s, &k) || !is_known_here(s, site_key_ttl(&k)->dot)) {
             spend(s, &k);
             break;
         }
@@ -116,12 +148,13 @@ static void move_field_end(struct site *s, struct site_key *k, struct site_cell 
     struct buf past = {0}, seen = {0}, raw = {0};
     for (u32 i = 0; i < c->ttl.n_deadlines; i++) {
         const struct site_deadline *d = &c->ttl.deadlines[i];
-        if (is_past(s, d) && is_known_here(s, d)) site_put_dot(&past, d->dot);
+        if (is_past_here(s, d) && counts_are_known(s, c)) site_put_dot(&past, d->dot);
     }
     m.path = site_cell_path(c);
     m.spent = buf_bytes(&past);
-    if (past.n && site_field_due(s, c)) {
-        struct site_clock scope = late_scope(s, late, site_ttl_longest(&c->ttl)->dot);
+    const struct site_deadline *top = site_ttl_longest(&c->ttl);
+    if (past.n && is_past_here(s, top)) {
+        struct site_clock scope = late_scope(s, late, top->dot);
         m.op = MOVE_FIELD_EXPIRE;
         m.shows = site_key_type(k) == TYPE_HASH;
         site_cell_seen(c, &scope, &seen);
@@ -326,7 +359,7 @@ static void release_after(struct site *s, u32 at)
 
 void site_reassert(struct site *s)
 {
-    if (s->doubt) return;
+    if (s->doubt || s->torn) return;
     for (; s->n_after; release_after(s, 0))
         if (!PLANTED_SITE(s, PLANT_NO_REASSERT)) write_again(s, &s->after[0]);
 }

@@ -115,16 +115,12 @@ static bool full_next_part(struct site_full *f)
     return true;
 }
 
-/* The site is complete again, unless an earlier, interrupted full sync came from a site that had more than
- * this one. */
 static enum site_full_step full_finish(struct site_full *f, const char **why)
 {
     struct site *s = f->s;
     site_merge_finish(s, &f->m);
-    s->torn = !site_clock_covers(&s->clock, &s->torn_upto);
     *why = "a full sync of the site is needed that one was interrupted of";
     if (s->torn) return FULL_FAILED;
-    memset(&s->torn_upto, 0, sizeof s->torn_upto);
     f->state = FULL_REPLAYING;
     return FULL_MERGED;
 }

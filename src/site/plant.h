@@ -34,7 +34,10 @@ enum {
     /* of hash fields */
     PLANT_FIELD_LAST = 4194304,       /* the last HEXPIRE or HPERSIST replaces all others */
     PLANT_FIELD_EXPIRE_ALL = 8388608, /* the expiry of a field deletes what its author had not seen, too */
-    PLANT_HSET_STAYS = 16777216       /* HSET leaves the field its deadline elsewhere (captured) */
+    PLANT_HSET_STAYS = 16777216,      /* HSET leaves the field its deadline elsewhere (captured) */
+    /* of torn sites */
+    PLANT_TORN_SPENDS = 33554432, /* they refer to deadlines that their clocks do not cover */
+    PLANT_TORN_COUNTS = 67108864  /* they expire counters of which their clocks cover a part */
 };
 
 #ifdef MAYFLY_PLANT

@@ -410,13 +410,18 @@ static void expire_timed(struct site *s, const struct site_merge *m)
     }
 }
 
+/* The site is complete again, unless an earlier, interrupted full sync came from a site that had more than
+ * this one. */
 void site_merge_finish(struct site *s, struct site_merge *m)
 {
     merge_members(s, m);
     site_note_merged(s, &m->clock);
+    if (site_clock_covers(&s->clock, &s->torn_upto)) s->torn = false;
     expire_timed(s, m);
     site_reassert(s);
     site_hear(s, m->gid, &m->clock);
+    if (s->torn) return;
+    memset(&s->torn_upto, 0, sizeof s->torn_upto);
     site_apply_pending(s);
 }
 

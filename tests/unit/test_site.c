@@ -12,8 +12,8 @@
 #include "engine/memory/memory.h"
 #include "rounds.h"
 #include "site/place.h"
+#include "site/full.h"
 #include "site/state.h"
-#include "site/sync.h"
 #include "site/write.h"
 #include "xstream/xstream.h"
 
@@ -411,6 +411,70 @@ static void test_far_ahead(void **state)
     one_free(b);
 }
 
+/* -- torn sites ----------------------------------------------------------------------------------- */
+
+/* A full sync of key k; if it is interrupted, the site has that key, but not the clock. */
+static void full_sync(struct one *from, struct one *to, bool interrupted)
+{
+    struct site_full f;
+    struct buf head = {0}, dump = {0};
+    const char *why = "";
+    enum site_full_step step = FULL_MORE;
+    site_put_snapshot_head(&from->s, &head);
+    site_put_key(&from->s, 0, BYTES_LIT("k"), &dump);
+    assert_true(site_full_begin(&f, &to->s, buf_bytes(&head), &why));
+    assert_true(site_full_key(&f, 0, BYTES_LIT("k"), buf_bytes(&dump), &why));
+    site_full_start(&f);
+    while (step != FULL_FINISHED && !(interrupted && f.state == FULL_MERGING && f.part > 0))
+        step = site_full_step(&f, 1, &why);
+    assert_int_equal(to->s.torn, interrupted);
+    site_full_release(&f);
+    buf_release(&head);
+    buf_release(&dump);
+}
+
+static void take_from(struct one *to, struct one *from, u32 i)
+{
+    const char *why = "";
+    if (site_receive(&to->s, buf_bytes(&from->effects[i]), &why) > SITE_KNOWN) fail_msg("%s", why);
+}
+
+/* Site 1 is torn: it has a losing SET … PX of site 2 that its clock does not cover. Before it is made complete
+ * it spends deadlines that have passed. It must not name that one: site 3, whose clock is behind, gets the SET
+ * after the effect that would end it. */
+static void test_torn_spends_what_it_knows(void **state)
+{
+    (void)state;
+    struct one *a = one_new(1), *b = one_new(2), *c = one_new(3);
+    struct buf x = {0}, y = {0};
+    bytes k = BYTES_LIT("k");
+    site_write_set(&c->s, 0, k, BYTES_LIT("y"), 1000050);
+    site_write_set(&b->s, 0, k, BYTES_LIT("w"), 1000100);
+    site_tick(&a->s, 1000010);
+    site_write_set(&a->s, 0, k, BYTES_LIT("v"), 0);
+    take_from(a, c, 0);
+    full_sync(b, a, true);
+    site_tick(&a->s, 1000200 + SITE_MAX_SKEW_MS);
+    full_sync(b, a, false);
+    for (u32 i = 0; i < 2; i++) take_from(c, a, i);
+    site_write_del(&c->s, 0, k);
+    take_from(c, b, 0);
+    site_write_ttl(&c->s, 0, k, 0); /* PERSIST */
+    for (u32 i = 2; i < a->n; i++) take_from(c, a, i);
+    for (u32 i = 0; i < c->n; i++) take_from(a, c, i);
+    for (u32 i = 0; i < a->n; i++) take_from(c, a, i);
+    assert_memory_equal(&a->s.clock, &c->s.clock, sizeof a->s.clock);
+    site_put_key(&a->s, 0, k, &x);
+    site_put_key(&c->s, 0, k, &y);
+    assert_int_equal(x.n, y.n);
+    assert_memory_equal(x.p, y.p, x.n);
+    buf_release(&x);
+    buf_release(&y);
+    one_free(a);
+    one_free(b);
+    one_free(c);
+}
+
 /* -- positions ------------------------------------------------------------------------------------ */
 
 #define PLACES 400
@@ -529,6 +593,7 @@ int main(void)
         cmocka_unit_test(test_damaged_effects), cmocka_unit_test(test_damaged_snapshots),
         cmocka_unit_test(test_refused),         cmocka_unit_test(test_state),
         cmocka_unit_test(test_damaged_state),   cmocka_unit_test(test_far_ahead),
+        cmocka_unit_test(test_torn_spends_what_it_knows),
         cmocka_unit_test(test_places),          cmocka_unit_test(test_place_order),
         cmocka_unit_test(test_numbers),         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_pieces),          cmocka_unit_test(test_stream_values),
