@@ -64,6 +64,10 @@ GARBAGE. An effect is stable when every member is known to have it (clocks trave
 count only when all of the peer's own effects up to them are here: it may have made one before it saw the rest). When
 all that a site had at a key's last change is stable, nothing concurrent to it can still come, and we drop: values that
 lost, TTL entries that lost, hidden types, marks of expiry, dead counters, empty keys.
+TORN. A site that is killed while it merges a full sync has merged some keys, and not advanced its clock. Until a full sync
+of a site that has as much it takes no writes, applies no effects, expires and collects nothing, and sends no full sync. When
+that one begins, it expires what is past its deadline here, as always; but its effects name no dots that its clock does
+not cover, and it leaves keys (fields) with a running total that is covered in part.
 MEMBERS. join: a member says JOIN gid, waits until all others have said that they know of it, and only then gives the
 new site its snapshot, with which that may write at once. So nobody is ever unknown to a member: a site that evicts
 fences off all that may have anything of the evicted one, and garbage waits for all that may still write. evict: all
@@ -71,7 +75,8 @@ survivors fence the gid off, exchange what any of them has of it, one says EVICT
 lost; it comes back empty, under a new gid. A site that was admitted but never came is evicted, too.
 
 TRACE. Lines of words: history SEED | sites N | time gid ms .. | op gid ARGUMENTS | deliver from to gid seq (in any
-order, also twice) | full from to (the snapshot of `from` is merged at `to`) | clock from to | cron gid | gc gid |
+order, also twice) | full from to (the snapshot of `from` is merged at `to`) | tear from to key .. (the same, but `to` is
+killed when these keys are merged) | clock from to | cron gid | gc gid |
 admit by gid | join by gid ms (it starts, from the snapshot) | fence gid seq (all drop its effects after seq) |
 evict by gid | multi gid ARGUMENTS ; ARGUMENTS .. (one piece) | store gid (its engine commits, as it also does before
 `time` and `gc`, and when it has joined) | crash gid ms (back to that; the clock says ms) | end. After a line, for every
@@ -284,6 +289,7 @@ class Site:
         self.members = {g: (g, 0) for g in members or ()}     # gid -> dot of its join
         self.fenced = {}                            # evicted gid -> last seq accepted of it
         self.acks = {}                              # gid -> the latest clock it has sent us
+        self.torn, self.torn_upto = False, {}       # a full sync was interrupted; atoms that the clock does not cover, but this
         self.after, self.touch = [], {}             # content to write again; counts for the checker
         self.audit = lambda *a: None                # the checker's eye
 
@@ -309,6 +315,9 @@ class Site:
 
     def receive(self, e):
         """Takes an effect in any order, any number of times; applies it in causal order, a piece as a whole."""
+        for m in e.moves:
+            dots = [*m[2], *m[3]] if m[0] == "spend" else m[3] if m[0] == "fspend" else ()
+            assert all(seen(upto(e), d) for d in dots), "an effect that refers to what its site can't know"
         self.pending[e.dot] = e
         piece = [e]
         while piece:
@@ -473,6 +482,14 @@ class Site:
         self.fence(gid, e.ctx.get(gid, 0))
 
     # ---- expiry
+    def known(self, dot):
+        """A torn site has atoms that its clock does not cover. No effect of its may refer to them."""
+        return not self.torn or seen(self.clock, dot)
+
+    def counts(self, *cells):
+        """Nobody knows a running total up to a clock that covers it in part."""
+        return all(self.known((g, i[0])) for c in cells for g, i in c.incs.items())
+
     def due(self, name):
         k = self.keys.get(name)
         at = k.deadline() if k else None
@@ -487,14 +504,16 @@ class Site:
         far; one that arrived late (dot -> clock) only what its author saw. On a key that lives on by a longer entry
         the past ones are spent, and with them strings that lost and had a deadline of their own."""
         k, late = self.keys.get(name) or Key(), late or {}
-        past = {d: t[2] for d, t in sorted(k.ttl.items()) if t[1] is not None and t[1] <= self.now()}
-        if past and self.due(name):
+        past = {d: t[2] for d, t in sorted(k.ttl.items()) if t[1] is not None and t[1] <= self.now() and self.known(d)}
+        if not self.counts(*k.cells.values()):
+            return
+        if past and self.due(name) and self.known(k.ttl_entry()[0]):
             self.commit([self.clear_move(name, late.get(k.ttl_entry()[0]) or dict(self.clock))])
             self.expire_if_due(name, late)          # by the next entry, if it ends more
         elif past:
-            longer = any(t[0] == "E" and t[1] and not t[2] and d not in past for d, t in k.ttl.items())
+            longer = any(t[0] == "E" and t[1] and not t[2] and t[1] > self.now() for t in k.ttl.values())
             cell, births = k.cells.get(("string", "")), {*past.values()} - {None, k.birth()}
-            lost = [d for d, w in sorted(cell.writes.items()) if w[2] in births] if cell and not longer else []
+            lost = [d for d, w in sorted(cell.writes.items()) if w[2] in births and self.known(d)] if cell and not longer else []
             self.commit([("spend", name, list(past), lost)])
 
     def expire_fields(self, name, paths, late=None):
@@ -502,11 +521,13 @@ class Site:
         k, late, moves = self.keys.get(name) or Key(), late or {}, []
         for p in paths:
             c = k.cells.get(("hash", p), Cell())
-            past = {d for d, t in c.ttl.items() if t[1] is not None and t[1] <= self.now()}
-            if c.due(self.now()):
+            past = {d for d, t in c.ttl.items() if t[1] is not None and t[1] <= self.now() and self.known(d)}
+            if not past or not self.counts(c):
+                continue
+            if c.due(self.now()) and self.known(longest(c.ttl.items())[0]):
                 scope = late.get(longest(c.ttl.items())[0]) or dict(self.clock)
                 moves.append(("fexpire", name, p, c.observed(scope), scope, k.type() == "hash"))
-            elif past:
+            else:
                 moves.append(("fspend", name, p, sorted(past)))
         if moves:
             self.commit(moves)
@@ -525,7 +546,7 @@ class Site:
 
     def cron(self):
         """The owner deletes at once; the others only if it stays silent for EXPIRE_DELAY_MS."""
-        for name in sorted(self.keys):
+        for name in sorted(self.keys) if not self.torn else ():
             top, at = self.keys[name].claim(), self.keys[name].deadline()
             wait = EXPIRE_DELAY_MS if top and top[0][0] != self.gid else 0
             if not self.due(name) or top and at + wait <= self.now():
@@ -535,7 +556,7 @@ class Site:
     def reassert(self):
         """An expiry delete met an EXPIRE or PERSIST of ours that its author had not seen: the key
         lives, so we write again what the delete took (with the old stamps, so nothing newer loses)."""
-        while self.after:
+        while self.after and not self.torn:
             name, before, ctx, field = self.after.pop(0)
             k, kind = self.keys.get(name) or Key(), before.type()
             ttl = k.ttl if field is None else k.cells.get(("hash", field), Cell()).ttl
@@ -574,7 +595,7 @@ class Site:
         """Cleans the keys of which all is stable: every effect still to come has seen it, and removes no less. (One
         field being stable is not enough: a deadline its author set before may still be late somewhere.)"""
         st = self.stable_clock()
-        for name, k in list(self.keys.items()):
+        for name, k in list(self.keys.items()) if not self.torn else ():
             if all(seen(st, d) for d in k.last.items()):
                 top, ttl = k.claim(), k.ttl_entry()
                 k.head, k.fired = dict([top]) if top else {}, {}
@@ -597,13 +618,23 @@ class Site:
         return {"gid": self.gid, "clock": dict(self.clock), "hlc": self.hlc, "members": dict(self.members),
                 "fenced": dict(self.fenced), "keys": {n: k.copy() for n, k in self.keys.items()}}
 
-    def merge(self, snap):
-        """Full sync. An atom one side lacks although its clock covers it was removed there."""
+    def serves(self):
+        """Whether others get anything from it, other than its own effects."""
+        return not self.torn
+
+    def whole(self):
+        """Whether a full sync has made a torn site complete."""
+        return all(seen(self.clock, d) for d in self.torn_upto.items())
+
+    def merge(self, snap, only=None):
+        """Full sync. An atom one side lacks although its clock covers it was removed there. only: it is interrupted
+        after these keys; the site is torn then."""
         if (snap["hlc"] >> 16) <= self.phys + MAX_SKEW_MS:
             self.hlc = max(self.hlc, snap["hlc"])
         theirs = snap["clock"]
         if self.gid in snap["fenced"]:
             raise OpError("EVICTED rejoin empty, under a new gid")
+        self.torn, self.torn_upto = True, join(self.torn_upto, theirs)
         for name in sorted(self.keys):
             self.expire_if_due(name)
             self.expire_fields(name, self.due_fields(name))
@@ -613,7 +644,7 @@ class Site:
         def both(a, b, by_value=False):
             return {x: v for x, v in {**a, **b}.items() for d in [v if by_value else x]
                     if (x in a or not seen(mine, d)) and (x in b or not seen(theirs, d))}
-        for name in sorted({*self.keys, *snap["keys"]}):
+        for name in sorted({*self.keys, *snap["keys"]}) if only is None else sorted(only):
             k, o = self.key(name), snap["keys"].get(name) or Key()
             late[name] = {d: theirs for x in (o, *o.cells.values()) for d in x.ttl if not seen(mine, d)}
             for path, x in [(None, o)] + sorted((a[1], c) for a, c in o.cells.items() if c.fired):
@@ -633,24 +664,29 @@ class Site:
                         incs[g] = x or y
                 c.incs = incs
             self.tidy(name, last)
+        if only is not None:
+            self.after = []                         # with the process that was merging
+            return
         self.members = both(self.members, snap["members"], True) if mine else dict(snap["members"])
         for g, s in snap["fenced"].items():
             self.fenced.setdefault(g, s)
             self.acks.pop(g, None)
         self.clock = join(mine, theirs)
+        if self.whole():
+            self.torn, self.torn_upto = False, {}
         for name in sorted(snap["keys"]):
             self.expire_if_due(name, late[name])
             self.expire_fields(name, self.past_fields(name), late[name])
         self.reassert()
         self.hear(snap["gid"], theirs)
-        waiting, self.pending = self.pending, {}
+        waiting, self.pending = ({}, self.pending) if self.torn else (self.pending, {})
         for e in waiting.values():
             self.receive(e)
 
     # ---- what is kept over a crash
     def stored(self):
         """What the engine has of this site after a commit, other than the effects it waits for."""
-        kept = "hlc", "clock", "log", "members", "fenced", "acks"
+        kept = "hlc", "clock", "log", "members", "fenced", "acks", "torn", "torn_upto"
         return {"phys": self.phys, "keys": {n: k.copy() for n, k in self.keys.items()},
                 **{what: copy(getattr(self, what)) for what in kept}}
 
@@ -1011,9 +1047,9 @@ COMMANDS = {
 
 # ---------------------------------------------------------------- named scenarios
 
-# Steps: "1 CMD .. [= reply]" at site 1 ("*": at all), "1>2" a link from 1 to 2 comes up, "3<2.1" effect (2, 1) reaches 3, "1!3" the clock of 3 does,
+# Steps: "1 CMD .. [= reply]" at site 1 ("*": at all), "1>2" a link from 1 to 2 comes up, "1~2 k .." a full sync is interrupted when these keys are merged, "3<2.1" effect (2, 1) reaches 3, "1!3" the clock of 3 does,
 # "sync" all links, "tick 1 ms" time passes and cron runs at 1, "forget" all backlogs are lost, "gc" at all or "gc 1 2", "join 3 1" 3 joins by 1,
-# "all k = value" what all show, "store 1" the engine of 1 commits (as before anything is sent), "crash 1", "gone ms" after that time nothing is left of anything anywhere.
+# "all k = value" what all show, "torn 1" it is, "store 1" the engine of 1 commits (as before anything is sent), "crash 1", "gone ms" after that time nothing is left of anything anywhere.
 SCENARIOS = """
 3 EXPIRE and PERSIST, PERSIST arrives first: 1 SET k v EX 1000; sync; 2 EXPIRE k 2000; 3 PERSIST k; 3>1; 1 PTTL k = -1; sync; * PTTL k = 2000000; gone 2000000
 3 EXPIRE arrives before its SET: 1 SET k v; 1>2; 2 EXPIRE k 1000; 3<2.1; 3 GET k = None; sync; * PTTL k = 1000000; gone 1000000
@@ -1089,6 +1125,11 @@ SCENARIOS = """
 2 MULTI in one piece: 1 MULTI SET a 1 | SET b 1 | DEL a; 2<1.2; 2<1.1; 2 GET b = None; 2<1.3; 2 GET b = 1; sync; * GET a = None; * GET b = 1
 2 MULTI and a full sync: 1 MULTI SET a 1 | SET b 1; 2<1.1; forget; 1>2; sync; * GET a = 1; * GET b = 1
 2 a crash takes what was not stored: 1 SET a 1; store 1; 1 SET a 2; 1 SET b 2; crash 1; 1 GET a = 1; 1 SET b 3; sync; * GET a = 1; * GET b = 3
+2 a full sync is interrupted: 1 SET a 1; 1 SET b 1; 2 SET a 2; 2 SET c 3; 1~2 a; 2 GET b = None; crash 2; torn 2; 1>2; sync; * GET b = 1; * GET c = 3
+3 a torn site names only deadlines that it knows: 3 SET k y PX 50; 2 SET k w PX 100; tick 1 10; 1 SET k v; 1<3.1; 2~1 k; tick 1 60200; 2>1; 3<1.1; 3<1.2; 3 DEL k; 3<2.1; 3 PERSIST k; sync; * GET k = None
+3 a torn site knows a running total, but not up to its clock: 2 INCR k; sync; 1 EXPIRE k 1; 2 INCR k; 2~1 k; tick 1 2000; 2>1; 3<1.1; 3<1.2; sync; * GET k = None; gone 0
+3 a torn site sends no full sync: 1 SET a 1; sync; 2 SET c 1; 1 DEL a; 1 SET b 1; 1~2 a; forget; 2>3; 3 GET a = 1; sync; * GET a = None; * GET b = 1
+3 a full sync of a site that has less: 1 SET a 1; sync; 1 SET a 2; 1 SET b 2; 1~3 a; 2>3; torn 3; 2 DEL a; 1>3; sync; * GET a = 2; * GET b = 2
 3 a crash takes what waited: 1 SET a 1; 1>2; 2 SET a 2; store 3; 3<2.1; crash 3; 1>3; 3 GET a = 1; sync; * GET a = 2
 """
 
@@ -1124,14 +1165,20 @@ class Stage:
         self.trace("full", a.gid, b.gid)
         b.merge(a.snapshot())
 
+    def tear(self, a, b, *names):
+        self.store(a)
+        self.trace("tear", a.gid, b.gid, *names)
+        b.merge(a.snapshot(), names)
+        self.store(b)
+
     def hear(self, b, a):
         self.store(a)
         self.trace("clock", a.gid, b.gid)
         b.hear(a.gid, a.clock)
 
     def link(self, a, b):
-        effects = a.since(b.clock)
-        if effects is None:
+        effects = None if b.torn else a.since(b.clock)
+        if effects is None and a.serves():
             self.merge(a, b)
         for e in effects or ():
             self.deliver(a, b, e)
@@ -1184,6 +1231,8 @@ def play(line, trace=None):
             stage.sync()
         elif word[1:2] == ">":
             stage.link(sites[int(word[0])], sites[int(word[2])])
+        elif word[1:2] == "~":
+            stage.tear(sites[int(word[0])], sites[int(word[2])], *args)
         elif word[1:2] == "!":
             stage.hear(sites[int(word[0])], sites[int(word[2])])
         elif word[1:2] == "<":
@@ -1192,6 +1241,8 @@ def play(line, trace=None):
                 stage.deliver(s, sites[int(word[0])], s.log[dot])
         elif word == "tick":
             stage.tick(int(args[1]), sites[int(args[0])])
+        elif word == "torn":
+            assert sites[int(args[0])].torn
         elif word in ("store", "crash"):
             getattr(stage, word)(sites[int(args[0])])
         elif word == "gc":
@@ -1298,6 +1349,8 @@ class World:
 
     def watch(self):
         for s in self.sites:
+            if s.torn:
+                continue                             # it may show anything
             parts = [d for d in s.clock.items() if d[1] and MORE in self.history[d].moves]
             assert not parts, f"site {s.gid} has applied a part of a piece: {parts}"
             for name, k in s.keys.items():
@@ -1322,6 +1375,8 @@ class World:
 
     def act_op(self, i, cmd):
         s = self.sites[i % len(self.sites)]
+        if s.torn:
+            return
         argv = [self.word(s, cmd, a) for a in cmd.split()]
         self.begin(s)
         self.trace("op", s.gid, *argv)
@@ -1345,6 +1400,8 @@ class World:
 
     def act_multi(self, i, *cmds):
         s = self.sites[i % len(self.sites)]
+        if s.torn:
+            return
         argvs = [[self.word(s, cmd, a) for a in cmd.split()] for cmd in cmds]
         self.begin(s)
         self.trace("multi", s.gid, " ; ".join(" ".join(argv) for argv in argvs))
@@ -1360,21 +1417,32 @@ class World:
     def act_deliver(self, i, j, r):
         a, b = self.pair(i, j)
         got = [e for d, e in a.log.items() if not r & 3 or not seen(b.clock, d)]
-        if got and self.open(a, b):
+        if got and self.open(a, b) and not b.torn:
             self.deliver(a, b, got[(r >> 3) % len(got) if r & 4 else 0])
 
     def act_link(self, what, i, j):
         getattr(self, what)(*self.pair(i, j))
 
     def full(self, a, b):
-        if self.open(a, b):
+        if self.open(a, b) and a.serves():
             self.store(a)
             self.begin(b)
             self.trace("full", a.gid, b.gid)
             b.merge(a.snapshot())
 
+    def act_tear(self, i, j, mask):
+        """A full sync, in which the receiver is killed."""
+        a, b = self.pair(i, j)
+        if self.open(a, b) and a.serves():
+            names = [n for at, n in enumerate(sorted({*a.keys, *b.keys})) if mask >> at & 1]
+            self.store(a)
+            self.begin(b)
+            self.trace("tear", a.gid, b.gid, *names)
+            b.merge(a.snapshot(), names)
+            self.store(b)
+
     def sync(self, a, b):
-        effects = a.since(b.clock) if a.clock != b.clock else ()
+        effects = None if b.torn else a.since(b.clock) if a.clock != b.clock else ()
         if effects is None:
             self.full(a, b)
         for e in effects or ():
@@ -1418,6 +1486,8 @@ class World:
 
     def act_join(self, i):
         a = self.sites[i % len(self.sites)]
+        if a.torn:
+            return
         ready = [g for g, d in a.members.items() if d[0] == a.gid and g not in self.born and a.may_start(g)]
         if ready:
             self.born.add(ready[0])
@@ -1437,7 +1507,7 @@ class World:
         a, z = self.pair(i, j)
         left = [s for s in self.sites if s is not z]
         rest = [s for s in left if s.gid in a.members]       # whom it asks; that must be all, see may_start
-        if len(rest) > 1 and z.gid in a.members:
+        if len(rest) > 1 and z.gid in a.members and not any(s.torn for s in left):
             self.store(*left)
             self.sites, self.blocked = left, set()
             fence = max(s.clock.get(z.gid, 0) for s in rest)
@@ -1461,8 +1531,8 @@ class World:
     def settle(self):
         """Heals, exchanges everything, lets every expiry happen, collects garbage."""
         self.blocked, before = set(), None
-        while before != [s.clock for s in self.sites]:
-            before = [dict(s.clock) for s in self.sites]
+        while before != [(s.clock, s.torn) for s in self.sites]:
+            before = [(dict(s.clock), s.torn) for s in self.sites]
             for act in (self.sync, self.clock):
                 for a in self.sites:
                     for b in self.sites:
@@ -1499,6 +1569,7 @@ class World:
                 assert k.type() and len(k.head) == 1 and len(k.ttl) == (k.deadline() is not None) and not k.fired and \
                     all(c.alive() and len(c.writes) < 2 and x[0] == k.type() and not c.fired and
                         len(c.ttl) == (c.deadline() is not None) for x, c in k.cells.items()), f"garbage: {name}"
+            assert not any(s.torn for s in self.sites), "a site stays torn"
             assert not any(s.pending for s in self.sites), "an effect was never applied"
         assert not any(x.ttl for k in a.keys.values() for x in (k, *k.cells.values())), "a TTL outlived its deadline"
         self.trace("end")
@@ -1604,8 +1675,11 @@ def make_script(seed):
                "skew": r.choice((0, 3)), "multi": r.choice((0, 0, 5)),
                "crash": r.choice((0, 0, 0, 4)), "cut": 2, "trim": r.choice((0, 2)), "join": r.choice((0, 0, 1)), "evict": r.choice((0, 0, .7))}
     script, flush = [(r.choice((2, 2, 3, 3, 3, 4, 5)),)], r.random() < .1
+    tears = random.Random(seed) if seed % 4 == 1 else None
     for act in r.choices(list(weights), list(weights.values()), k=r.choice((15, 25, 40, 60))):
         i, j = r.randrange(60), r.randrange(60)
+        if tears and tears.random() < .08:
+            script.append(("tear", tears.randrange(60), tears.randrange(60), tears.randrange(8)))
         if act in ("op", "multi"):
             cmds = [" ".join(str(r.choice(words[w])) if w in words else w for w in r.choice(forms).split())
                     for _ in range(1 if act == "op" else r.choice((2, 2, 3)))]
@@ -1742,6 +1816,12 @@ BUGS = {
     "a write joins a field that is past its deadline": (Site, "apply_remote", join_dead_fields),
     "another type comes back when the last field expires": (Site, "do_fexpire", lambda s, e, n, p, obs, scope, shows,
                                                             right=Site.do_fexpire: right(s, e, n, p, obs, scope, False)),
+    "a torn site refers to what it can't know": (Site, "known", lambda s, dot: True),
+    "a torn site expires counters of which it knows a part": (Site, "counts", lambda s, *cells: True),
+    "any full sync makes a torn site complete": (Site, "whole", lambda s: True),
+    "a torn site sends full syncs": (Site, "serves", lambda s: True),
+    "a crash makes a torn site complete": (Site, "crash", lambda s, stored, right=Site.crash:
+                                           right(s, {**stored, "torn": False, "torn_upto": {}})),
     "a late deadline ends everything": (Site, "expire_if_due", lambda s, name, late=None, right=Site.expire_if_due:
                                         right(s, name)),
 }

@@ -199,6 +199,13 @@ static void add_name(void *arg, u32 db, bytes name)
     memcpy(l->v[at], text, sizeof text);
 }
 
+static bool has_name(const struct names *l, const char *name)
+{
+    for (u32 i = 0; i < l->n; i++)
+        if (strcmp(l->v[i], name) == 0) return true;
+    return false;
+}
+
 static void add_names(struct rsite *r, struct names *l) { site_each_key(&r->s, 0, add_name, l); }
 
 /* -- transactions, restarts and crashes ----------------------------------------------------------- */
@@ -270,6 +277,7 @@ static void site_reopen(struct rsite *r, bool close)
     read_state(r, gid);
     if (w.rocks) return;
     struct site_clock clock = r->s.clock;
+    site_clock_join(&clock, &r->s.torn_upto);
     site_release(&r->s); /* keys are merged into a site that has nothing */
     site_start(r, gid);
     load_keys(r, &clock);
@@ -983,7 +991,8 @@ static void run_multi(struct rsite *r, char **v, u32 n)
 
 /* -- the lines of a history ----------------------------------------------------------------------- */
 
-static void merge_from(struct rsite *from, struct rsite *to)
+/* `only`: the full sync is interrupted when these keys are merged, by the end of the process. */
+static void merge_from(struct rsite *from, struct rsite *to, const struct names *only)
 {
     struct site_merge m;
     struct buf head = {0}, dump = {0};
@@ -991,6 +1000,9 @@ static void merge_from(struct rsite *from, struct rsite *to)
     const char *why = "";
     site_put_snapshot_head(&from->s, &head);
     if (!site_merge_begin(&to->s, &m, buf_bytes(&head), &why)) fail_because(why);
+    to->s.torn = true; /* as site_full_start does */
+    to->s.torn_ms = site_now(&to->s);
+    site_clock_join(&to->s.torn_upto, &m.clock);
     add_names(to, &own);
     for (u32 i = 0; i < own.n; i++) {
         site_expire(&to->s, 0, bytes_str(own.v[i]), NULL);
@@ -1004,9 +1016,11 @@ static void merge_from(struct rsite *from, struct rsite *to)
         if (j < theirs.n && strcmp(theirs.v[j], all.v[i]) == 0)
             site_put_key(&from->s, 0, bytes_str(theirs.v[j++]), &dump);
         if (!site_merge_check(&m, buf_bytes(&dump), &why)) fail_because(why);
+        if (only && !has_name(only, all.v[i])) continue;
         site_merge_key(&to->s, &m, 0, bytes_str(all.v[i]), buf_bytes(&dump));
     }
-    site_merge_finish(&to->s, &m);
+    if (only) site_forget_after(&to->s);
+    else site_merge_finish(&to->s, &m);
     site_merge_release(&m);
     buf_release(&head);
     buf_release(&dump);
@@ -1024,13 +1038,14 @@ static void deliver(struct rsite *to, const char *gid, const char *seq)
 static void cron(struct rsite *r)
 {
     struct names l = {0};
-    add_names(r, &l);
+    if (!r->s.torn) add_names(r, &l); /* a torn one rests */
     for (u32 i = 0; i < l.n; i++) site_expire_pass(&r->s, 0, bytes_str(l.v[i]));
 }
 
 static void collect(struct rsite *r)
 {
     struct buf place = {0};
+    if (r->s.torn) return;
     next_transaction(r); /* what stays since the open one may be collected later, on RocksDB */
     site_find_stable(&r->s);
     while (site_collect_some(&r->s, 0, &place, 3)) {}
@@ -1069,7 +1084,14 @@ static void join(char **v)
     struct rsite *by = site_of(v[1]);
     if (!site_may_start(&by->s, (u8)atoi(v[2]))) fail_because("may not join yet");
     site_tick(&r->s, atoll(v[3]));
-    merge_from(by, r);
+    merge_from(by, r, NULL);
+}
+
+static void tear(char **v, u32 n)
+{
+    struct names only = {0};
+    for (u32 i = 3; i < n; i++) add_name(&only, 0, bytes_str(v[i]));
+    merge_from(site_of(v[1]), site_of(v[2]), &only);
 }
 
 /* The history says where a transaction ends. Now and then a site starts again there. */
@@ -1104,7 +1126,9 @@ static void step(char **v, u32 n)
     } else if (strcmp(what, "deliver") == 0) {
         deliver(site_of(v[2]), v[3], v[4]);
     } else if (strcmp(what, "full") == 0) {
-        merge_from(site_of(v[1]), site_of(v[2]));
+        merge_from(site_of(v[1]), site_of(v[2]), NULL);
+    } else if (strcmp(what, "tear") == 0) {
+        tear(v, n);
     } else if (strcmp(what, "clock") == 0) {
         site_hear(&site_of(v[2])->s, (u8)atoi(v[1]), &site_of(v[1])->s.clock);
     } else if (strcmp(what, "cron") == 0) {

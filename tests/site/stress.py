@@ -19,6 +19,7 @@ EXTRA = [  # (chance before each step of an ordinary history, what to put there)
     (.06, lambda r: ("link", "full", r.randrange(60), r.randrange(60))),
     (.05, lambda r: ("link", "clock", r.randrange(60), r.randrange(60))),
     (.05, lambda r: ("crash", r.randrange(60))),
+    (.04, lambda r: ("tear", r.randrange(60), r.randrange(60), r.randrange(8))),
 ]
 
 
