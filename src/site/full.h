@@ -8,9 +8,10 @@
  *     while (site_full_step(&f, count, &why) == FULL_MORE) …   each in a transaction
  *
  * While it merges, site.torn is set: some keys are as of the other site's clock, and the site's own clock
- * does not include that yet. Until the last step the site takes no writes, applies no effects of others, expires
- * and collects nothing, its time stands still, and it serves no other site. If merging is interrupted (a
- * crash, a failed commit), the site stays torn until another full sync is merged. */
+ * does not include that yet. Until the last step the site takes no writes, applies no effects of others,
+ * expires nothing (but at first: FULL_EXPIRING) and collects nothing, its time stands still, and it serves no
+ * other site. If merging is interrupted (a crash, a failed commit), the site stays torn until another full
+ * sync is merged. */
 #ifndef MAYFLY_SITE_FULL_H
 #define MAYFLY_SITE_FULL_H
 

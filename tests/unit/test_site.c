@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "engine/memory/memory.h"
 #include "rounds.h"
 #include "site/place.h"
@@ -134,12 +135,60 @@ static void damage(struct buf *b)
     }
 }
 
+static void dump_of(struct one *a, struct buf *head, struct buf dumps[3])
+{
+    static const char *const names[] = {"a", "b", "c"};
+    site_put_snapshot_head(&a->s, head);
+    for (u32 i = 0; i < 3; i++) site_put_key(&a->s, 0, bytes_str(names[i]), &dumps[i]);
+}
+
+static void release_dump(struct buf *head, struct buf dumps[3])
+{
+    buf_release(head);
+    for (u32 i = 0; i < 3; i++) buf_release(&dumps[i]);
+}
+
+/* A site that has nothing accepts all of its keys, and stores the same. */
+static void assert_consistent(struct one *a)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    u8 gid = 4; /* of which it knows nothing */
+    while (a->s.clock.seq[gid] || a->s.fenced[gid]) gid++;
+    struct one *c = one_new(gid);
+    struct buf head = {0}, dumps[3] = {{0}}, other = {0}, again[3] = {{0}};
+    struct site_merge m = {0};
+    const char *why = "";
+    dump_of(a, &head, dumps);
+    if (!site_merge_begin(&c->s, &m, buf_bytes(&head), &why)) fail_msg("%s", why);
+    for (u32 i = 0; i < 3; i++) {
+        if (!site_merge_check(&m, buf_bytes(&dumps[i]), &why)) fail_msg("%s", why);
+        site_merge_key(&c->s, &m, 0, bytes_str(names[i]), buf_bytes(&dumps[i]));
+    }
+    dump_of(c, &other, again);
+    for (u32 i = 0; i < 3; i++) assert_true(bytes_eq(buf_bytes(&dumps[i]), buf_bytes(&again[i])));
+    site_merge_release(&m);
+    release_dump(&head, dumps);
+    release_dump(&other, again);
+    one_free(c);
+}
+
+/* Nothing of a refused message is applied. */
+static u64 hash_of(struct one *a)
+{
+    struct buf head = {0}, dumps[3] = {{0}};
+    dump_of(a, &head, dumps);
+    u64 h = hash_bytes(buf_bytes(&head), a->s.n_pending);
+    for (u32 i = 0; i < 3; i++) h = hash_bytes(buf_bytes(&dumps[i]), h);
+    release_dump(&head, dumps);
+    return h;
+}
+
 /* Whatever arrives, the site refuses it or applies it, and afterwards it can still do everything. */
 static void test_damaged_effects(void **state)
 {
     (void)state;
     u32 refused = 0, applied = 0;
-    for (u32 round = 0; round < ROUNDS(200); round++) {
+    for (u32 round = 0; round < ROUNDS(2000); round++) {
         struct one *a = one_new(1), *b = one_new(2);
         for (u32 i = 0; i < 30; i++) random_write(&a->s);
         for (u32 i = 0; i < a->n; i++) {
@@ -147,24 +196,26 @@ static void test_damaged_effects(void **state)
             struct buf raw = {0};
             buf_append_bytes(&raw, buf_bytes(&a->effects[i]));
             if (below(3)) damage(&raw);
+            u64 before = hash_of(b);
             enum site_outcome got = site_receive(&b->s, buf_bytes(&raw), &why);
+            if (got != SITE_APPLIED && got != SITE_WAITS) assert_int_equal(hash_of(b), before);
+            if (got == SITE_REFUSED) assert_true(*why);
             refused += got == SITE_REFUSED;
             applied += got == SITE_APPLIED;
             assert_int_equal(site_receive(&b->s, buf_bytes(&a->effects[i]), &why) == SITE_REFUSED, 0);
             random_write(&b->s);
             buf_release(&raw);
         }
+        assert_consistent(b);
+        for (u32 i = 0; i < b->n; i++) { /* what it forwards and makes is accepted */
+            struct site_effect e;
+            const char *why = "";
+            if (!site_effect_parse(buf_bytes(&b->effects[i]), &e, &why)) fail_msg("%s", why);
+        }
         one_free(a);
         one_free(b);
     }
     assert_true(refused > 100 && applied > 100);
-}
-
-static void dump_of(struct one *a, struct buf *head, struct buf dumps[3])
-{
-    static const char *const names[] = {"a", "b", "c"};
-    site_put_snapshot_head(&a->s, head);
-    for (u32 i = 0; i < 3; i++) site_put_key(&a->s, 0, bytes_str(names[i]), &dumps[i]);
 }
 
 static void test_damaged_snapshots(void **state)
@@ -190,9 +241,9 @@ static void test_damaged_snapshots(void **state)
         refused += !ok;
         merged += ok;
         for (u32 i = 0; i < 10 && ok; i++) random_write(&b->s);
+        if (ok) assert_consistent(b);
         site_merge_release(&m);
-        buf_release(&head);
-        for (u32 i = 0; i < 3; i++) buf_release(&dumps[i]);
+        release_dump(&head, dumps);
         one_free(a);
         one_free(b);
     }
