@@ -71,8 +71,10 @@ void member_encode(const struct raft_applied *at, u64 peer, struct buf *out)
     encode_ids(out, 'n', c->learners_next, c->learners_next_n);
     put_decimal(out, " s", at->slots.first);
     put_decimal(out, "-", at->slots.last);
-    if (peer) buf_append_str(out, " p");
-    if (peer) put_hex(out, peer);
+    if (peer) {
+        buf_append_str(out, " p");
+        put_hex(out, peer);
+    }
     if (at->deaths_from_ms) put_decimal(out, " d", at->deaths_from_ms);
     if (at->merge.role) encode_merge(out, &at->merge);
 }

@@ -579,8 +579,9 @@ void snapshot_step(struct cluster *c)
 void snapshot_stop(struct cluster *c)
 {
     if (c->out) out_end(c);
-    if (!c->in || c->in->wanted) return;
-    in_give_up(c->in);
-    if (c->in) c->in->cluster = NULL; /* its file is not closed yet */
+    struct snapshot_in *in = c->in;
+    if (!in || in->wanted) return;
+    in_give_up(in);
+    if (c->in) in->cluster = NULL; /* not freed yet, because its file is not closed */
     c->in = NULL;
 }

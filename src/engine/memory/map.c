@@ -165,9 +165,10 @@ static bool mem_map_put(struct engine *e, struct key_ref *ref, bytes field, byte
     bool added;
     mem_keep(e, ref);
     if (!t && UNLIKELY(entry_is_timed(ref->entry))) {
-        bool fits = map_timed_put(e, ref, field, value, keep_deadline, &added);
-        if (fits) mem_map_file(e, ref);
-        if (fits) return added;
+        if (map_timed_put(e, ref, field, value, keep_deadline, &added)) {
+            mem_map_file(e, ref);
+            return added;
+        }
         t = mem_map_to_table(e, ref); /* which may still be called listpackex: TIMED_MAX */
     } else if (!t) {
         if (map_small_put(e, ref, field, value, &added)) return added;
