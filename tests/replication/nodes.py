@@ -97,6 +97,12 @@ def linked(replica):
     return f.get('master_link_status') == 'up' and f['master_sync_in_progress'] == '0'
 
 
+def online(primary):
+    """Whether its first replica counts, for WAIT and min-replicas-to-write: from the replica's first acknowledgement on,
+    which Redis 8 may get after the replica has all data."""
+    return 'state=online' in primary.fields().get('slave0', '')
+
+
 def synced(primary, replica):
     p, r = primary.fields(), replica.fields()
     return (r.get('master_link_status') == 'up' and r['master_sync_in_progress'] == '0'

@@ -9,7 +9,7 @@ import pytest
 import everything
 from datasets import same
 from mayfly import Raw, ReplyError, encode, eventually
-from nodes import linked, wait_synced
+from nodes import linked, online, wait_synced
 from redis_server import check_rdb
 from traffic import Traffic
 
@@ -29,7 +29,7 @@ def test_cli_replica(kind, node):
     with subprocess.Popen(['redis-cli', '-p', str(primary.port), '--replica'], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT) as cli:
         try:
-            eventually(lambda: 'state=online' in primary.fields().get('slave0', ''))
+            eventually(lambda: online(primary))
             primary.call('SET', 'a', 'to be seen')
             lines = iter(cli.stdout.readline, b'')
             assert any(b'to be seen' in line for line in lines)
