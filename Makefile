@@ -73,7 +73,8 @@ help:
 #: all               build the server, at build/mayfly-server (what plain `make` does)
 #: help              this text
 
-$(BUILD)/mayfly-server: $(OBJ) $(RAFT_LIB)
+# The Raft library comes first, because cargo takes long and need not have both processors.
+$(BUILD)/mayfly-server: $(RAFT_LIB) $(OBJ)
 	@echo '  LD   $@'
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $(OBJ) $(RAFT_LIB) $(LIBS)
 
@@ -329,14 +330,13 @@ smoke: $(BUILD)/mayfly-server
 #: test-programs     build the tests in C, without running them
 #: thread-programs   build the programs of test-thread (SAN=thread)
 #: thread-tests      … and run them
-# Three jobs run side by side, because tests mostly wait (two jobs left two cores idle more than half of the time). The
-# plain build has no LTO, whose link takes as long as a suite; soak tests the LTO build.
+# Three jobs run side by side, because tests mostly wait (two jobs left two cores idle more than half of the time). For the
+# same reason the sanitizer builds are made while plain suites run already. The plain build has no LTO, whose link takes as
+# long as a suite; soak tests the LTO build.
 .PHONY: test-units test-servers test-address test-thread thread-tests
 PLAIN := $(MAKE_ONE) BUILD=build-check
 test: deps
 	$(Q)$(MAKE_ALL) BUILD=build-check all test-programs
-	$(Q)$(MAKE_ALL) SAN=address all test-programs
-	$(Q)$(MAKE_ALL) SAN=thread thread-programs
 	$(Q)scripts/side-by-side units '$(PLAIN) test-units && $(MAKE_ONE) test-thread' servers '$(PLAIN) test-servers' \
 	    asan '$(MAKE_ONE) test-address'
 	@echo 'all tests passed'
@@ -354,11 +354,13 @@ ON_DISK := $(patsubst %,tests/server/test_%.py,aof_expiry blocking clock_steps d
            hostile interchange migrate multi persistence primary replica replica_stream rocks shutdown streams \
            sync_loading waitaof)
 test-address:
+	$(Q)$(MAKE_ALL) SAN=address all test-programs
 	$(Q)$(MAKE_ONE) SAN=address unit server-tests client-tests oracle scenarios ORACLE_COMMANDS=300000
 	$(Q)$(MAKE_ONE) SAN=address ENGINE=rocksdb server-tests oracle scenarios SERVER_TESTS='$(ON_DISK)' \
 	    ORACLE_COMMANDS=100000 SCENARIO_STEPS=1000
 
-test-programs: $(TEST_BIN) $(SIM) $(REPLAY)
+# The simulator comes first, because it takes longest. It and the replay test run without sanitizers only.
+test-programs: $(if $(SAN),,$(SIM) $(REPLAY)) $(TEST_BIN)
 
 # Threads read and write connections, write and sync files, make snapshots, have sessions and regions of one RocksDB, write
 # the Raft log, run RocksDB's background work and answer scrapes.
