@@ -405,7 +405,7 @@ static void test_scan_guarantee(void **state)
 {
     (void)state;
     static const enum value_type types[] = {TYPE_NONE, TYPE_HASH, TYPE_SET, TYPE_ZSET};
-    for (u32 round = 0; round < 40; round++) {
+    for (u32 round = 0; round < ROUNDS(80); round++) {
         enum value_type type = types[round % ARRAY_LEN(types)];
         struct key_ref ref = {0};
         if (type != TYPE_NONE) w.ops->create(w.e, 1, BYTES_LIT("collection"), type, &ref);
@@ -442,7 +442,7 @@ static void put_volatile(u32 id, i64 deadline_ms)
 static void test_due_costs_what_is_due(void **state)
 {
     (void)state;
-    enum { FAR = 10000 };
+    enum { FAR = ROUNDS(20000) };
     struct offers o = {0};
     for (u32 id = 0; id < FAR; id++) put_volatile(id, START + 7200000 + (i64)below(1u << 30));
     for (u32 id = FAR; id < FAR + 100; id++) put_volatile(id, START + 1000);

@@ -311,7 +311,7 @@ static void test_given_changes(void **state)
 {
     (void)state;
     if (none_here()) return;
-    for (u32 round = 0; round < 20; round++) {
+    for (u32 round = 0; round < ROUNDS(40); round++) {
         for (u32 n = 0; n < 300; n++) {
             u32 db = below(DBS), id = below(IDS);
             struct mval *m = &w.key[db][id];

@@ -18,12 +18,13 @@
 #include "command/commands.h"
 #include "exec/acl.h"
 #include "harness.h"
+#include "rounds.h"
 #include "syntax_gen.h"
 
 #define SEED 11
-#define ROUNDS 400      /* requests per command */
-#define ROUNDS_MOVABLE 6000 /* … of one whose keys are found by its words */
-#define ROUNDS_FRESH 80 /* … after which the data is made again */
+#define REQUESTS ROUNDS(800)           /* per command */
+#define REQUESTS_MOVABLE ROUNDS(12000) /* … of one whose keys are found by its words */
+#define REQUESTS_FRESH 80              /* … after which the data is made again */
 
 static const char *const realms[] = {"pub", "r", "w", "no", NULL};
 
@@ -209,9 +210,9 @@ static double try_each(struct rig *r, try_fn try)
         if (!can_be_tried(cmd)) continue;
         r->ran = 0;
         r->gen.rng = SEED + hash_of(cmd->name);
-        int rounds = cmd->flags & CMD_MOVABLE_KEYS ? ROUNDS_MOVABLE : ROUNDS;
+        int rounds = cmd->flags & CMD_MOVABLE_KEYS ? REQUESTS_MOVABLE : REQUESTS;
         for (int i = 0; i < rounds; i++) {
-            if (i % ROUNDS_FRESH == 0) make_data(r);
+            if (i % REQUESTS_FRESH == 0) make_data(r);
             syntax_gen_next(&r->gen, cmd);
             try(r, cmd);
             end_request(r);

@@ -11,9 +11,10 @@
 #include "dataset.h"
 #include "generate.h"
 #include "harness.h"
+#include "rounds.h"
 
 #define SEEDS 6
-#define COMMANDS_PER_SEED 50000
+#define COMMANDS_PER_SEED ROUNDS(100000)
 #define COMPARE_EVERY 256
 
 /* -- what a record may hold --------------------------------------------------------- */
