@@ -222,7 +222,8 @@ class LossyDisk(Disk):
             os.close(fd)
 
     def in_use(self):
-        """Whether the kernel still has the image open: then a mount would find the file system as it was."""
+        """Whether the kernel still has the image open: then a mount would find the file system as it was. A mount
+        namespace made meanwhile (unshare --mount, ip netns exec) has a copy of the mount until it ends or unmounts it."""
         for path in glob.glob('/sys/block/loop*/loop/backing_file'):
             try:
                 with open(path, encoding='utf-8') as f:
