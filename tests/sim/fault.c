@@ -1,7 +1,7 @@
 /* Faults, changes of membership, splits. */
 #include "sim/sim.h"
 
-enum { FAULT_JUMP = 1 << 16 };
+enum { FAULT_JUMP = 1 << 17 };
 
 static struct node *fault_node(struct sim *s) { return &s->node[1 + sim_below(s, s->nodes_n)]; }
 
@@ -45,6 +45,7 @@ void fault_heal(struct sim *s)
 {
     memset(s->cut, 0, sizeof(s->cut));
     memset(s->deaf, 0, sizeof(s->deaf));
+    memset(s->excused, 0, sizeof(s->excused));
     s->loss_percent = s->duplicate_percent = s->slow_percent = 0;
     for (u32 i = 1; i <= s->nodes_n; i++) s->node[i].disk_slowness = s->disk_slowness;
 }
@@ -347,6 +348,12 @@ static void fault_deaf(struct sim *s)
     s->deaf[1 + sim_below(s, s->nodes_n)] = region;
 }
 
+/* A node takes others for late (rule 21 of group.h), whatever they are: that may cost time, but nothing else. */
+static void fault_excuse(struct sim *s)
+{
+    s->excused[fault_victim(s)->id] = (u32)sim_below(s, 2u << s->nodes_n);
+}
+
 static void fault_network(struct sim *s)
 {
     s->loss_percent = (u32)sim_below(s, 30);
@@ -401,6 +408,7 @@ static const struct {
     {fault_one_way, 6},     {fault_network, 8},   {fault_slow_disk, 6}, {fault_clock, 10},
     {fault_membership, 10}, {fault_transfer, 6},  {fault_campaign, 3},  {fault_isolate, 12},
     {fault_unreachable, 2}, {fault_replace, 4},   {fault_stall, 6},     {fault_deaf, 6},
+    {fault_excuse, 6},
 };
 
 /* Members that promise too early are caught by crashes between the promise and a slow fsync. */
@@ -453,7 +461,7 @@ void fault_choose(struct sim *s)
 {
     s->disk_slowness = 1, s->fault_gap_us = 2500000;
     s->snapshot_us = sim_chance(s, 70) ? 300000 : 6000000;
-    s->faults = (u32)(sim_below(s, 1u << 17) | sim_below(s, 1u << 17)); /* three of four */
+    s->faults = (u32)(sim_below(s, 1u << 18) | sim_below(s, 1u << 18)); /* three of four */
     s->idle = sim_chance(s, 40);
     if (sim_chance(s, 60)) s->faults &= ~(u32)FAULT_JUMP;
     s->voters_first = sim_chance(s, 30) ? 1 + (u32)sim_below(s, s->nodes_n) : s->nodes_n;
@@ -491,7 +499,7 @@ static void fault_make(struct sim *s, u64 r)
 
 void fault_event(struct sim *s, bool once)
 {
-    enum { HEAL = 16, SPLIT = 12, ALL = 138 };
+    enum { HEAL = 16, SPLIT = 12, ALL = 144 };
     u64 r = sim_below(s, ALL);
     if (once) {
         fault_make(s, 1 + r % (ALL - HEAL - SPLIT - 1));

@@ -451,15 +451,15 @@ static void node_log_deaths(struct member *m)
     group_propose(m->group, RAFT_KIND_DEATHS, on ? BYTES_LIT("\1") : BYTES_LIT("\0"));
 }
 
-/* Wakes the groups that have a member on that node. */
-static void node_doubt(struct node *n, u64 node)
+/* fn for each member of another node in the groups of this one. */
+static void node_each_peer(struct node *n, u64 node, void (*fn)(struct group *g, u64 peer))
 {
     EACH_MEMBER(n, m) {
         const struct raft_conf *c = &m->at.conf;
         for (u32 i = 0; m->group && i < c->voters_n; i++)
-            if (node_of(c->voters[i]) == node) group_doubt(m->group, c->voters[i]);
+            if (node_of(c->voters[i]) == node) fn(m->group, c->voters[i]);
         for (u32 i = 0; m->group && i < c->learners_n; i++)
-            if (node_of(c->learners[i]) == node) group_doubt(m->group, c->learners[i]);
+            if (node_of(c->learners[i]) == node) fn(m->group, c->learners[i]);
     }
 }
 
@@ -469,7 +469,8 @@ static void node_beat(struct node *n)
     for (u32 i = 1; i <= n->sim->nodes_n; i++) {
         if (i == n->id) continue;
         if (n->ticks % BEAT_TICKS == 0) sim_send(n->sim, n->id, i, EV_BEAT, bytes_of(NULL, 0), n->incarnation, 0);
-        if (beat_lost(&n->beats[i], n->ticks, ELECTION_TICKS)) node_doubt(n, i);
+        if (beat_lost(&n->beats[i], n->ticks, ELECTION_TICKS)) node_each_peer(n, i, group_doubt);
+        if (n->sim->excused[n->id] >> i & 1) node_each_peer(n, i, group_excuse);
     }
 }
 
@@ -527,7 +528,7 @@ void node_event(struct node *n, struct event *e)
     switch (e->type) {
     case EV_TICK: node_tick(n); break;
     case EV_BEAT:
-        if (beat_heard(&n->beats[e->b], n->ticks, e->a)) node_doubt(n, e->b);
+        if (beat_heard(&n->beats[e->b], n->ticks, e->a)) node_each_peer(n, e->b, group_doubt);
         break;
     case EV_MESSAGE:
     case EV_SNAPSHOT: node_receive(n, e); break;

@@ -226,6 +226,7 @@ struct sim {
     u32 heap_n, heap_cap;
     bool cut[NODES_MAX + 1][NODES_MAX + 1];
     u32 deaf[NODES_MAX + 1]; /* a node's member of this region hears nothing; 0: all hear */
+    u32 excused[NODES_MAX + 1]; /* the nodes that a node takes for late, a bit each */
     u32 lossy; /* a node that most messages don't reach; 0: none */
     u32 loss_percent, duplicate_percent, slow_percent;
     struct client client[CLIENTS];
