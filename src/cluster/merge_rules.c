@@ -76,8 +76,8 @@ void merge_target(const struct merge_member *target, const struct merge_member *
                   &(struct raft_merge_prepare){RAFT_MERGE_SOURCE, target->region, t.at.epoch.version});
 }
 
-/* A leader without which no majority exists, so that there is no later leader, and which has applied everything
- * in its log that is or can be committed. */
+/* A leader without which no majority exists, so that there is no later leader, and which has applied
+ * everything in its log that is or can be committed. */
 static bool merge_is_alone(const struct group_status *s)
 {
     const struct raft_conf *c = &s->at.conf;

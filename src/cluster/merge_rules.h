@@ -43,10 +43,11 @@ void merge_target(const struct merge_member *target, const struct merge_member *
  * name a version of the target that the target's log has lost, and no COMMIT of it will ever come. A leader
  * that is the only voter, and has applied its log, knows everything there is. target_here: this node has a
  * member of the target, with or without a group. Without one, the target was moved away after it had rolled
- * back: otherwise it would have taken the source over here. Call it for a leader that is a prepared source. */
+ * back: otherwise it would have taken the source over here. Call it for a leader that is a prepared
+ * source. */
 bool merge_lost(const struct merge_member *source, const struct merge_member *target, bool target_here);
-/* Call it for a leader that is a prepared source. refused: rules_merge_refused() on this node or another one,
- * or merge_lost(). */
+/* Call it for a leader that is a prepared source. refused: rules_merge_refused() on this node or another
+ * one, or merge_lost(). */
 void merge_source(const struct merge_member *source, const struct merge_member *target, bool refused);
 
 #endif

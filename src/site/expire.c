@@ -11,9 +11,9 @@ static bool is_past(const struct site *s, const struct site_deadline *d)
     return d->at_ms && d->at_ms <= (s->torn ? s->torn_ms : site_now(s));
 }
 
-/* A key of a torn site may have atoms that its clock does not cover yet. Our effects can't end them, nor refer
- * to them: others may get them later, and refuse an effect with dots that its author can't know. The full
- * sync that completes the site ends them. */
+/* A key of a torn site may have atoms that its clock does not cover yet. Our effects can't end them, nor
+ * refer to them: others may get them later, and refuse an effect with dots that its author can't know. The
+ * full sync that completes the site ends them. */
 static bool is_known_here(const struct site *s, struct site_dot dot)
 {
     return !s->torn || site_covers(&s->clock, dot);
@@ -24,8 +24,8 @@ static bool is_past_here(const struct site *s, const struct site_deadline *d)
     return is_past(s, d) && is_known_here(s, d->dot);
 }
 
-/* Whether all increments of a cell are known here. If not, nobody knows the total up to our clock, so we can't
- * say what of it an expiry ends. */
+/* Whether all increments of a cell are known here. If not, nobody knows the total up to our clock, so we
+ * can't say what of it an expiry ends. */
 static bool counts_are_known(const struct site *s, const struct site_cell *c)
 {
     for (u32 i = 0; i < c->n_incs; i++)
