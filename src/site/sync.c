@@ -134,7 +134,7 @@ static bool cell_fits(const struct site_cell *c, const struct site_clock *theirs
 {
     for (u32 i = 0; i < c->n_writes; i++) {
         const struct site_write *w = &c->writes[i];
-        if (w->shown || !site_covers(theirs, w->dot)) return false;
+        if (w->shown || !site_covers(theirs, w->dot) || !site_covers(theirs, w->birth)) return false;
         if (!site_value_fits(c->kind, site_cell_path(c), site_cell_text(c, w))) return false;
     }
     for (u32 i = 0; i < c->n_incs; i++)

@@ -210,8 +210,10 @@ void site_get_marks(struct site_reader *r, struct site_ttl *t)
 
 bool site_ttl_covered(const struct site_ttl *t, const struct site_clock *clock)
 {
-    for (u32 i = 0; i < t->n_deadlines; i++)
-        if (!site_covers(clock, t->deadlines[i].dot)) return false;
+    for (u32 i = 0; i < t->n_deadlines; i++) {
+        const struct site_deadline *d = &t->deadlines[i];
+        if (!site_covers(clock, d->dot) || !site_covers(clock, d->birth)) return false;
+    }
     for (u32 i = 0; i < t->n_marks; i++)
         if (!site_covers(clock, t->marks[i].dot)) return false;
     return true;

@@ -250,6 +250,45 @@ static void test_damaged_snapshots(void **state)
     assert_true(refused > 10 && merged > 10);
 }
 
+/* What a damaged key leads a site to write is accepted by others. */
+static void merge_and_append(bytes head, bytes dump)
+{
+    struct one *b = one_new(2);
+    struct site_merge m = {0};
+    struct site_effect e;
+    const char *why = "";
+    bytes append[] = {{"", 0}, BYTES_LIT("vw")};
+    assert_true(site_merge_begin(&b->s, &m, head, &why));
+    if (site_merge_check(&m, dump, &why)) {
+        site_merge_key(&b->s, &m, 0, BYTES_LIT("k"), dump);
+        site_merge_finish(&b->s, &m);
+        site_write_put(&b->s, 0, BYTES_LIT("k"), TYPE_STRING, append, 1);
+    }
+    for (u32 i = 0; i < b->n; i++)
+        if (!site_effect_parse(buf_bytes(&b->effects[i]), &e, &why)) fail_msg("%s", why);
+    site_merge_release(&m);
+    one_free(b);
+}
+
+static void test_every_bit_of_a_key(void **state)
+{
+    (void)state;
+    struct one *a = one_new(1);
+    struct buf head = {0}, dump = {0};
+    site_write_set(&a->s, 0, BYTES_LIT("k"), BYTES_LIT("v"), 1009000);
+    site_write_put(&a->s, 0, BYTES_LIT("k"), TYPE_STRING, (bytes[]){{"", 0}, BYTES_LIT("v")}, 1);
+    site_put_snapshot_head(&a->s, &head);
+    site_put_key(&a->s, 0, BYTES_LIT("k"), &dump);
+    for (size_t bit = 0; bit < dump.n * 8; bit++) {
+        dump.p[bit / 8] ^= (char)(1 << bit % 8);
+        merge_and_append(buf_bytes(&head), buf_bytes(&dump));
+        dump.p[bit / 8] ^= (char)(1 << bit % 8);
+    }
+    buf_release(&head);
+    buf_release(&dump);
+    one_free(a);
+}
+
 /* Each refusal has its reason. */
 static void test_refused(void **state)
 {
@@ -641,13 +680,20 @@ static void test_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_damaged_effects), cmocka_unit_test(test_damaged_snapshots),
-        cmocka_unit_test(test_refused),         cmocka_unit_test(test_state),
-        cmocka_unit_test(test_damaged_state),   cmocka_unit_test(test_far_ahead),
+        cmocka_unit_test(test_damaged_effects),
+        cmocka_unit_test(test_damaged_snapshots),
+        cmocka_unit_test(test_every_bit_of_a_key),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_state),
+        cmocka_unit_test(test_damaged_state),
+        cmocka_unit_test(test_far_ahead),
         cmocka_unit_test(test_torn_spends_what_it_knows),
-        cmocka_unit_test(test_places),          cmocka_unit_test(test_place_order),
-        cmocka_unit_test(test_numbers),         cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_pieces),          cmocka_unit_test(test_stream_values),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_place_order),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_stream_values),
     };
     return cmocka_run_group_tests_name("site", tests, NULL, NULL);
 }

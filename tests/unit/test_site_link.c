@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "engine/memory/memory.h"
 #include "resp/request.h"
 #include "rounds.h"
@@ -565,6 +566,183 @@ static void test_no_echo(void **state UNUSED)
     world_free();
 }
 
+/* -- damaged messages ---------------------------------------------------------------------------- */
+
+struct hashed {
+    struct site *s;
+    u64 sum;
+};
+
+static void hash_key(void *arg, u32 db, bytes name)
+{
+    struct hashed *x = arg;
+    struct buf raw = {0};
+    site_put_key(x->s, db, name, &raw);
+    x->sum += hash_bytes(buf_bytes(&raw), hash_bytes(name, db + 1)); /* in any order */
+    buf_release(&raw);
+}
+
+/* All that a site has, but for what it knows of the clocks of others. */
+static u64 hash_of(struct site *s)
+{
+    struct hashed x = {s, s->n_pending + s->torn};
+    struct buf head = {0};
+    for (u32 db = 0; db < 2; db++) site_each_key(s, db, hash_key, &x);
+    site_put_snapshot_head(s, &head);
+    u64 h = hash_bytes(buf_bytes(&head), x.sum);
+    buf_release(&head);
+    return h;
+}
+
+static void damage(struct buf *b)
+{
+    switch (below(6)) {
+    case 0: b->n = b->n ? below((u32)b->n) : 0; return;
+    case 1: buf_append_char(b, (char)below(256)); return;
+    case 2: memset(buf_reserve(b, 9), 0xff, 9), b->n += 9; return; /* a huge number */
+    }
+    for (u32 n = 1 + below(3); n > 0 && b->n; n--) {
+        char *at = &b->p[below((u32)b->n)];
+        *at = below(3) ? (char)(*at ^ 1 << below(8)) : (char)below(256);
+    }
+}
+
+/* Gives a message to a link, with one argument damaged. What is refused ends the link, with a reason, and
+ * changes nothing. */
+static bool take_damaged(struct site_link *l, bytes *argv, u32 argc, struct buf *out, u32 *refused)
+{
+    struct buf arg = {0};
+    struct site *s = l->s;
+    u32 i = below(argc), argc_now = below(40) ? argc : 1 + below(8);
+    u64 before = hash_of(s);
+    buf_append_bytes(&arg, argv[i]);
+    damage(&arg);
+    argv[i] = buf_bytes(&arg);
+    for (u32 k = argc; k < argc_now; k++) argv[k] = BYTES_LIT("1");
+    bool on = site_link_take(l, argv, argc_now, out);
+    if (!on) {
+        assert_int_equal(hash_of(s), before);
+        assert_int_equal(l->state, LINK_OVER);
+        assert_true(l->why && *l->why);
+        ++*refused;
+    }
+    buf_release(&arg);
+    return on;
+}
+
+/* Site 2 asks site 1; of what site 1 sends one message is damaged, and site 2 takes all of it. */
+static u32 a_damaged_link(void)
+{
+    static const struct request_limits limits = {.max_bulk = 512 << 20};
+    struct site_link *asks = &w->ends[1][0].asks, *serves = &w->ends[1][0].serves;
+    struct pipe *to_server = &w->ends[1][0].to_server, *p = &w->ends[1][0].to_client;
+    struct buf ignored = {0};
+    u32 refused = 0, n = 0, at_message = below(12);
+    size_t used, at = 0;
+    bool on = true;
+    connect(1, 0);
+    assert_true(carry(to_server, UINT32_MAX, serves, &p->sent));
+    while (serves->walk || serves->next < serves->backlog->number + serves->backlog->n)
+        assert_true(site_link_feed(serves, 1 << 20, &p->sent));
+    for (; on && asks->state != LINK_MERGE && at < p->sent.n; at += used, n++) {
+        bytes argv[8];
+        bytes rest = bytes_of(p->sent.p + at, p->sent.n - at);
+        assert_int_equal(request_parse(&p->parser, &limits, rest, &used), OK);
+        for (u32 i = 0; i < p->parser.argc; i++) argv[i] = request_arg(&p->parser, p->sent.p + at, i);
+        on = n == at_message ? take_damaged(asks, argv, p->parser.argc, &ignored, &refused)
+                             : site_link_take(asks, argv, p->parser.argc, &ignored);
+    }
+    while (on && asks->state == LINK_MERGE) on = site_link_step(asks, 1 + below(8), &ignored);
+    assert_true(on || (asks->why && *asks->why));
+    cut(1, 0);
+    buf_release(&ignored);
+    return refused;
+}
+
+struct copied {
+    struct site *from, *to;
+    struct site_merge m;
+};
+
+static void copy_key(void *arg, u32 db, bytes name)
+{
+    struct copied *x = arg;
+    struct buf dump = {0};
+    const char *why = "";
+    site_put_key(x->from, db, name, &dump);
+    if (!site_merge_check(&x->m, buf_bytes(&dump), &why)) fail_msg("%s", why);
+    site_merge_key(x->to, &x->m, db, name, buf_bytes(&dump));
+    buf_release(&dump);
+}
+
+static void compare_copy(void *arg, u32 db, bytes name)
+{
+    struct copied *x = arg;
+    struct buf a = {0}, b = {0};
+    site_put_key(x->from, db, name, &a);
+    site_put_key(x->to, db, name, &b);
+    assert_true(bytes_eq(buf_bytes(&a), buf_bytes(&b)));
+    buf_release(&a);
+    buf_release(&b);
+}
+
+/* A site that has nothing accepts a full sync of this one, and then has the same bytes. */
+static void assert_can_be_sent(struct site *s)
+{
+    struct engine *e = memory_engine_new(2, 9);
+    struct site fresh;
+    struct copied x = {.from = s, .to = &fresh};
+    struct buf head = {0};
+    const char *why = "";
+    u8 gid = 4; /* of which it knows nothing */
+    while (s->clock.seq[gid] || s->fenced[gid]) gid++;
+    e->ops->begin(e, 1);
+    site_init(&fresh, e, 2, gid);
+    site_put_snapshot_head(s, &head);
+    if (!site_merge_begin(&fresh, &x.m, buf_bytes(&head), &why)) fail_msg("%s", why);
+    for (u32 db = 0; db < 2; db++) site_each_key(s, db, copy_key, &x);
+    for (u32 db = 0; db < 2; db++) {
+        site_each_key(s, db, compare_copy, &x);
+        site_each_key(&fresh, db, compare_copy, &x);
+    }
+    site_merge_release(&x.m);
+    buf_release(&head);
+    site_release(&fresh);
+    e->ops->close(e);
+}
+
+/* What it forwards and makes is accepted by others. */
+static void assert_backlog_is_sound(struct site_backlog *b)
+{
+    struct site_clock nothing = {0};
+    struct site_effect e;
+    const char *why = "";
+    bytes raw;
+    bool lost = false;
+    for (u64 next = b->number; site_backlog_next(b, &nothing, &next, &raw, &lost);)
+        if (!site_effect_parse(raw, &e, &why)) fail_msg("%s", why);
+    assert_false(lost);
+}
+
+static void test_damaged_messages(void **state)
+{
+    (void)state;
+    u32 refused = 0;
+    for (u32 round = 0; round < ROUNDS(1000); round++) {
+        seed = round + 1;
+        world_new(below(2) ? 300 : 1 << 20);
+        for (u32 n = 0; n < 10; n++) random_write(&w->s[0]), random_write(&w->s[1]);
+        refused += a_damaged_link();
+        for (u32 n = 0; n < 10 && !busy(1) && w->s[1].members[2].in; n++) random_write(&w->s[1]);
+        housekeeping(1);
+        next_tick(1);
+        if (!busy(1)) assert_can_be_sent(&w->s[1]);
+        assert_backlog_is_sound(&w->b[1]);
+        world_free();
+    }
+    assert_true(refused > 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -573,6 +751,7 @@ int main(void)
         cmocka_unit_test(test_answer_refused),
         cmocka_unit_test(test_join),
         cmocka_unit_test(test_no_echo),
+        cmocka_unit_test(test_damaged_messages),
     };
     return cmocka_run_group_tests_name("site links", tests, NULL, NULL);
 }
