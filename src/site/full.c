@@ -54,6 +54,7 @@ void site_full_release(struct site_full *f)
     site_names_release(&f->own);
     buf_release(&f->effects);
     buf_release(&f->loaded);
+    buf_release(&f->last);
     mem_free(f->list);
     *f = (struct site_full){0};
 }
@@ -118,6 +119,11 @@ static bool full_next_part(struct site_full *f)
 static enum site_full_step full_finish(struct site_full *f, const char **why)
 {
     struct site *s = f->s;
+    for (struct site_reader r = site_reader_of(buf_bytes(&f->last)); site_left(&r);) {
+        u32 db = (u32)site_get_varint(&r);
+        bytes name = site_get_bytes(&r);
+        site_merge_key(s, &f->m, db, name, site_get_bytes(&r));
+    }
     site_merge_finish(s, &f->m);
     *why = "a full sync of the site is needed that one was interrupted of";
     if (s->torn) return FULL_FAILED;
@@ -131,7 +137,11 @@ static enum site_full_step full_merge(struct site_full *f, u32 count, const char
         if (f->at == f->n && !full_next_part(f)) return FULL_FAILED;
         if (f->at == f->n) return full_finish(f, why);
         const struct site_full_key *k = &f->list[f->at++];
-        if (!full_is_again(f, f->at - 1)) site_merge_key(f->s, &f->m, k->db, k->name, k->dump);
+        if (full_is_again(f, f->at - 1)) continue;
+        if (site_merge_key_early(f->s, &f->m, k->db, k->name, k->dump)) continue;
+        site_put_varint(&f->last, k->db);
+        site_put_bytes(&f->last, k->name);
+        site_put_bytes(&f->last, k->dump);
     }
     return FULL_MORE;
 }

@@ -40,6 +40,7 @@ struct site_full {
     struct buf loaded;          /* the part that is being merged … */
     struct site_full_key *list; /* … its keys, in order … */
     u32 n, room, at;            /* … and which is next */
+    struct buf last;            /* keys that have to be merged in the last step: database, name, dump */
 };
 
 bool site_full_begin(struct site_full *f, struct site *s, bytes head, const char **why);

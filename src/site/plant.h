@@ -37,7 +37,8 @@ enum {
     PLANT_HSET_STAYS = 16777216,      /* HSET leaves the field its deadline elsewhere (captured) */
     /* of torn sites */
     PLANT_TORN_SPENDS = 33554432, /* they refer to deadlines that their clocks do not cover */
-    PLANT_TORN_COUNTS = 67108864  /* they expire counters of which their clocks cover a part */
+    PLANT_TORN_COUNTS = 67108864, /* they expire counters of which their clocks cover a part */
+    PLANT_TORN_TAKES = 134217728  /* an interrupted full sync takes what would have been written again */
 };
 
 #ifdef MAYFLY_PLANT

@@ -349,7 +349,32 @@ bool site_merge_check(const struct site_merge *m, bytes dump, const char **why)
     return !r.bad;
 }
 
-void site_merge_key(struct site *s, struct site_merge *m, u32 db, bytes name, bytes dump)
+/* An EXPIRE or PERSIST of ours meets expiries that are new here. */
+static bool is_rescued(const struct both *b, const struct site_ttl *ours, const struct site_ttl *theirs)
+{
+    bool extended = false, expired = false;
+    for (u32 i = 0; i < ours->n_deadlines; i++)
+        extended |= ours->deadlines[i].dot.gid == b->s->gid && !ours->deadlines[i].kept;
+    for (u32 i = 0; i < theirs->n_marks; i++) expired |= !site_covers(b->mine, theirs->marks[i].dot);
+    return extended && expired;
+}
+
+/* Whether content of the key, or of a field, may have to be written again. */
+static bool is_any_rescued(const struct both *b, struct site_reader cells)
+{
+    struct buf last = {0};
+    struct site_cell c = {0};
+    bool any = is_rescued(b, &b->k->ttl, &b->o->ttl);
+    while (!any && b->k->timed && next_cell(&cells, b->theirs, &c, &last)) {
+        if (c.ttl.n_marks == 0) continue;
+        any = is_rescued(b, &site_key_cell(b->k, c.kind, site_cell_path(&c), &b->s->cell)->ttl, &c.ttl);
+    }
+    site_cell_release(&c);
+    buf_release(&last);
+    return any;
+}
+
+static bool merge_key(struct site *s, struct site_merge *m, u32 db, bytes name, bytes dump, bool may_wait)
 {
     struct site_key o = {0};
     struct buf dots = {0}, fields = {0};
@@ -363,6 +388,10 @@ void site_merge_key(struct site *s, struct site_merge *m, u32 db, bytes name, by
     b.dots = &dots;
     b.fields = &fields;
     if (top) b.top = *top;
+    if (may_wait && dump.n && is_any_rescued(&b, r) && !PLANTED_SITE(s, PLANT_TORN_TAKES)) {
+        site_key_release(&o);
+        return false;
+    }
     remember_marks(&b, &o.ttl, NULL);
     note_new(&b, &o.ttl);
     merge_claims(&b);
@@ -373,6 +402,17 @@ void site_merge_key(struct site *s, struct site_merge *m, u32 db, bytes name, by
     site_key_release(&o);
     buf_release(&dots);
     buf_release(&fields);
+    return true;
+}
+
+void site_merge_key(struct site *s, struct site_merge *m, u32 db, bytes name, bytes dump)
+{
+    (void)merge_key(s, m, db, name, dump, false);
+}
+
+bool site_merge_key_early(struct site *s, struct site_merge *m, u32 db, bytes name, bytes dump)
+{
+    return merge_key(s, m, db, name, dump, true);
 }
 
 /* -- the end of it -------------------------------------------------------------------------------- */

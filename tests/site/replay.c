@@ -1016,11 +1016,11 @@ static void merge_from(struct rsite *from, struct rsite *to, const struct names 
         if (j < theirs.n && strcmp(theirs.v[j], all.v[i]) == 0)
             site_put_key(&from->s, 0, bytes_str(theirs.v[j++]), &dump);
         if (!site_merge_check(&m, buf_bytes(&dump), &why)) fail_because(why);
-        if (only && !has_name(only, all.v[i])) continue;
-        site_merge_key(&to->s, &m, 0, bytes_str(all.v[i]), buf_bytes(&dump));
+        if (!only) site_merge_key(&to->s, &m, 0, bytes_str(all.v[i]), buf_bytes(&dump));
+        else if (has_name(only, all.v[i]))
+            (void)site_merge_key_early(&to->s, &m, 0, bytes_str(all.v[i]), buf_bytes(&dump));
     }
-    if (only) site_forget_after(&to->s);
-    else site_merge_finish(&to->s, &m);
+    if (!only) site_merge_finish(&to->s, &m);
     site_merge_release(&m);
     buf_release(&head);
     buf_release(&dump);

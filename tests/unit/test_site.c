@@ -565,6 +565,31 @@ static void test_torn_spends_what_it_knows(void **state)
     one_free(c);
 }
 
+/* Site 1 has expired a key that site 2 had made persistent. Site 2 hears of it by a full sync. */
+static void test_torn_keeps_what_it_extends(void **state)
+{
+    (void)state;
+    struct one *a = one_new(1), *b = one_new(2);
+    struct key_ref ref;
+    bytes k = BYTES_LIT("k");
+    site_write_set(&b->s, 0, k, BYTES_LIT("v"), 0);
+    site_write_ttl(&b->s, 0, k, 1000100);
+    take_from(a, b, 0);
+    take_from(a, b, 1);
+    site_write_ttl(&b->s, 0, k, 0);
+    site_tick(&a->s, 1000200);
+    site_expire(&a->s, 0, k, NULL);
+    assert_false(a->e->ops->find(a->e, 0, k, &ref));
+    full_sync(a, b, true);
+    site_forget_after(&b->s); /* as a process that starts again */
+    full_sync(a, b, false);
+    assert_true(b->e->ops->find(b->e, 0, k, &ref));
+    for (u32 i = 2; i < b->n; i++) take_from(a, b, i);
+    assert_true(a->e->ops->find(a->e, 0, k, &ref));
+    one_free(a);
+    one_free(b);
+}
+
 /* -- positions ------------------------------------------------------------------------------------ */
 
 #define PLACES 400
@@ -688,6 +713,7 @@ int main(void)
         cmocka_unit_test(test_damaged_state),
         cmocka_unit_test(test_far_ahead),
         cmocka_unit_test(test_torn_spends_what_it_knows),
+        cmocka_unit_test(test_torn_keeps_what_it_extends),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_place_order),
         cmocka_unit_test(test_numbers),
