@@ -79,12 +79,14 @@ $(BUILD)/mayfly-server: $(RAFT_LIB) $(OBJ)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $(OBJ) $(RAFT_LIB) $(LIBS)
 
 # Cargo runs only when a file of the crate has changed, and needs the network only for crates it has not fetched before.
+# Without make's flags it does not take part in make's jobs: it would hold all of them, also while it uses one processor.
 ifneq ($(RAFT_LIB),)
 $(RAFT_LIB): $(RAFT_SRC)
 	@echo '  CARGO $@'
 	@command -v $(CARGO) >/dev/null || \
 	    { echo 'cargo is missing: install it (scripts/deps) or build without Raft (make RAFT=no)' >&2; exit 1; }
-	$(Q)$(CARGO) build --release --locked $(if $(V),,--quiet) --manifest-path src/raft/core/Cargo.toml --target-dir $(RAFT_DIR)
+	$(Q)env -u MAKEFLAGS -u MFLAGS $(CARGO) build --release --locked $(if $(V),,--quiet) \
+	    --manifest-path src/raft/core/Cargo.toml --target-dir $(RAFT_DIR)
 	@touch $@
 endif
 
