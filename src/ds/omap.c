@@ -336,5 +336,7 @@ void omap_check(const struct omap *o)
         memory += packed_memory(blob);
     }
     CHECK(memory == o->blob_memory);
+    const struct ctree *t = &o->tree;
+    CHECK(!t->root || (t->head && t->tail && (t->height == 0 || t->head->next))); /* leaf_for relies on it */
     check_order(o);
 }
