@@ -277,6 +277,7 @@ static bool link_take_effect(struct site_link *l, const bytes *argv, u32 argc, s
     const char *why = "a malformed SITE.EFFECT";
     if (argc == 2 && site_receive_fast(l->s, argv[1], &e)) return link_took(l, &e);
     if (argc != 2 || !site_effect_parse(argv[1], &e, &why)) return site_link_refuse(l, why, out);
+    if (l->s->torn) return site_link_refuse(l, "a full sync of this site was interrupted", out);
     if (!l->s->members[e.dot.gid].in && !l->s->fenced[e.dot.gid])
         return site_link_refuse(l, "an effect of a site that is no member", out);
     if (!site_clock_covers(&l->s->clock, &e.context) && !site_covers(&l->s->clock, e.dot) &&
