@@ -359,7 +359,7 @@ static void release_after(struct site *s, u32 at)
 
 void site_reassert(struct site *s)
 {
-    if (s->doubt || s->torn) return;
+    if (s->doubt) return;
     for (; s->n_after; release_after(s, 0))
         if (!PLANTED_SITE(s, PLANT_NO_REASSERT)) write_again(s, &s->after[0]);
 }

@@ -31,14 +31,16 @@ bool site_full_effect(struct site_full *f, bytes raw, const char **why)
     return true;
 }
 
-void site_full_start(struct site_full *f)
+bool site_full_start(struct site_full *f)
 {
+    if (!site_merge_completes(f->s, &f->m)) return false; /* it was not torn when this one began */
     f->s->torn = true;
     site_clock_join(&f->s->torn_upto, &f->m.clock);
     f->state = FULL_EXPIRING;
     site_merge_follow(f->s, &f->m);
     f->s->torn_ms = site_now(f->s);
     site_names_begin(&f->own, f->s);
+    return true;
 }
 
 void site_full_tear(struct site_full *f)
@@ -116,7 +118,7 @@ static bool full_next_part(struct site_full *f)
     return true;
 }
 
-static enum site_full_step full_finish(struct site_full *f, const char **why)
+static enum site_full_step full_finish(struct site_full *f)
 {
     struct site *s = f->s;
     for (struct site_reader r = site_reader_of(buf_bytes(&f->last)); site_left(&r);) {
@@ -125,17 +127,15 @@ static enum site_full_step full_finish(struct site_full *f, const char **why)
         site_merge_key(s, &f->m, db, name, site_get_bytes(&r));
     }
     site_merge_finish(s, &f->m);
-    *why = "a full sync of the site is needed that one was interrupted of";
-    if (s->torn) return FULL_FAILED;
     f->state = FULL_REPLAYING;
     return FULL_MERGED;
 }
 
-static enum site_full_step full_merge(struct site_full *f, u32 count, const char **why)
+static enum site_full_step full_merge(struct site_full *f, u32 count)
 {
     for (u32 i = 0; i < count; i++) {
         if (f->at == f->n && !full_next_part(f)) return FULL_FAILED;
-        if (f->at == f->n) return full_finish(f, why);
+        if (f->at == f->n) return full_finish(f);
         const struct site_full_key *k = &f->list[f->at++];
         if (full_is_again(f, f->at - 1)) continue;
         if (site_merge_key_early(f->s, &f->m, k->db, k->name, k->dump)) continue;
@@ -164,7 +164,7 @@ enum site_full_step site_full_step(struct site_full *f, u32 count, const char **
     *why = "the keys of a full sync can't be read from disk";
     switch (f->state) {
     case FULL_EXPIRING: return full_expire(f, count) ? FULL_MORE : FULL_FAILED;
-    case FULL_MERGING: return full_merge(f, count, why);
+    case FULL_MERGING: return full_merge(f, count);
     case FULL_REPLAYING: return full_replay(f, count, why);
     default: return FULL_FINISHED;
     }

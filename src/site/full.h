@@ -46,7 +46,7 @@ struct site_full {
 bool site_full_begin(struct site_full *f, struct site *s, bytes head, const char **why);
 bool site_full_key(struct site_full *f, u32 db, bytes name, bytes dump, const char **why);
 bool site_full_effect(struct site_full *f, bytes raw, const char **why);
-void site_full_start(struct site_full *f);
+NODISCARD bool site_full_start(struct site_full *f); /* false: SITE_NOT_COMPLETED */
 
 enum site_full_step { FULL_MORE, FULL_MERGED, FULL_FINISHED, FULL_FAILED };
 /* Merges about `count` keys or effects. Returns MERGED once, when the clock has advanced: start a new

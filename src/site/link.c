@@ -334,7 +334,7 @@ static bool link_stage_effect(struct site_link *l, const bytes *argv, u32 argc, 
 static bool link_take_done(struct site_link *l, u32 argc, struct buf *out)
 {
     if (argc != 1) return site_link_refuse(l, "a malformed SITE.DONE", out);
-    site_full_start(l->full);
+    if (!site_full_start(l->full)) return site_link_refuse(l, SITE_NOT_COMPLETED, out);
     l->state = LINK_MERGE;
     return true;
 }

@@ -182,7 +182,7 @@ void site_expire_due_fields(struct site *s, u32 db, bytes name);         /* all 
 void site_remember_field(struct site *s, struct site_key *k, const struct site_claim *top,
                          struct site_cell *c, struct site_dot dot, const struct site_clock *scope);
 
-void site_reassert(struct site *s); /* in doubt, or torn, later */
+void site_reassert(struct site *s); /* in doubt, later */
 /* The site has done so when it had seen these. */
 void site_forget_reasserted(struct site *s, const struct site_clock *seen);
 void site_forget_after(struct site *s);

@@ -90,6 +90,13 @@ static bool get_head(struct site_reader *r, struct site_merge *m)
     return !r->bad && site_left(r) == 0 && m->gid != 0;
 }
 
+bool site_merge_completes(const struct site *s, const struct site_merge *m)
+{
+    struct site_clock after = s->clock;
+    site_clock_join(&after, &m->clock);
+    return !s->torn || site_clock_covers(&after, &s->torn_upto);
+}
+
 bool site_merge_open(const struct site *s, struct site_merge *m, bytes head, const char **why)
 {
     struct site_reader r = site_reader_of(head);
@@ -99,7 +106,8 @@ bool site_merge_open(const struct site *s, struct site_merge *m, bytes head, con
     if (m->fenced[s->gid]) return false;
     *why = "a snapshot with writes of this site that it has never made";
     if (m->clock.seq[s->gid] > s->clock.seq[s->gid] && !s->doubt) return false;
-    return true;
+    *why = SITE_NOT_COMPLETED;
+    return site_merge_completes(s, m);
 }
 
 void site_merge_follow(struct site *s, const struct site_merge *m)
@@ -450,18 +458,15 @@ static void expire_timed(struct site *s, const struct site_merge *m)
     }
 }
 
-/* The site is complete again, unless an earlier, interrupted full sync came from a site that had more than
- * this one. */
 void site_merge_finish(struct site *s, struct site_merge *m)
 {
     merge_members(s, m);
     site_note_merged(s, &m->clock);
-    if (site_clock_covers(&s->clock, &s->torn_upto)) s->torn = false;
+    s->torn = false;
+    memset(&s->torn_upto, 0, sizeof s->torn_upto);
     expire_timed(s, m);
     site_reassert(s);
     site_hear(s, m->gid, &m->clock);
-    if (s->torn) return;
-    memset(&s->torn_upto, 0, sizeof s->torn_upto);
     site_apply_pending(s);
 }
 

@@ -35,6 +35,9 @@ void site_put_key(struct site *s, u32 db, bytes name, struct buf *to);
 void site_dump_key(struct site *s, struct site_key *k, struct site_cell *cell, u32 db, bytes name,
                    struct buf *to);
 
+/* A torn site is completed only by a site that has as much as the one whose full sync was interrupted. */
+#define SITE_NOT_COMPLETED "a full sync of the site is needed that one was interrupted of"
+bool site_merge_completes(const struct site *s, const struct site_merge *m);
 /* Begin is both: open reads the head and checks it, follow has our time follow theirs. */
 bool site_merge_open(const struct site *s, struct site_merge *m, bytes head, const char **why);
 void site_merge_follow(struct site *s, const struct site_merge *m);

@@ -1097,7 +1097,7 @@ static void one_history(u64 from, bool rocks)
     converge();
     static const char *const fine[] = {"it fell behind the backlog", "a full sync of this site is under way",
                                        "a full sync was needed",
-                                       "a full sync of the site is needed that one was interrupted of"};
+                                       SITE_NOT_COMPLETED};
     bool is_fine = !refused;
     for (u32 n = 0; n < ARRAY_LEN(fine); n++) is_fine |= refused && strcmp(refused, fine[n]) == 0;
     if (!is_fine) fail_msg("%s", refused);

@@ -65,7 +65,7 @@ count only when all of the peer's own effects up to them are here: it may have m
 all that a site had at a key's last change is stable, nothing concurrent to it can still come, and we drop: values that
 lost, TTL entries that lost, hidden types, marks of expiry, dead counters, empty keys.
 TORN. A site that is killed while it merges a full sync has merged some keys, and not advanced its clock. Until a full sync
-of a site that has as much it takes no writes, applies no effects, expires and collects nothing, and sends no full sync. When
+of a site that has as much (it takes no other) it takes no writes, applies no effects, expires and collects nothing, and sends no full sync. When
 that one begins, it expires what is past its deadline here, as always; but its effects name no dots that its clock does
 not cover, and it leaves keys (fields) with a running total that is covered in part.
 MEMBERS. join: a member says JOIN gid, waits until all others have said that they know of it, and only then gives the
@@ -556,7 +556,7 @@ class Site:
     def reassert(self):
         """An expiry delete met an EXPIRE or PERSIST of ours that its author had not seen: the key
         lives, so we write again what the delete took (with the old stamps, so nothing newer loses)."""
-        while self.after and not self.torn:
+        while self.after:
             name, before, ctx, field = self.after.pop(0)
             k, kind = self.keys.get(name) or Key(), before.type()
             ttl = k.ttl if field is None else k.cells.get(("hash", field), Cell()).ttl
@@ -622,9 +622,9 @@ class Site:
         """Whether others get anything from it, other than its own effects."""
         return not self.torn
 
-    def whole(self):
-        """Whether a full sync has made a torn site complete."""
-        return all(seen(self.clock, d) for d in self.torn_upto.items())
+    def accepts(self, clock):
+        """Whether it takes a full sync of a site with that clock. A torn site only takes one that makes it complete."""
+        return all(seen(join(self.clock, clock), d) for d in self.torn_upto.items())
 
     def rescues(self, name, theirs):
         """Whether an expiry that is new here takes what an EXPIRE or PERSIST of this site keeps alive. Such a key is merged
@@ -680,14 +680,13 @@ class Site:
             self.fenced.setdefault(g, s)
             self.acks.pop(g, None)
         self.clock = join(mine, theirs)
-        if self.whole():
-            self.torn, self.torn_upto = False, {}
+        self.torn, self.torn_upto = False, {}
         for name in sorted(snap["keys"]):
             self.expire_if_due(name, late[name])
             self.expire_fields(name, self.past_fields(name), late[name])
         self.reassert()
         self.hear(snap["gid"], theirs)
-        waiting, self.pending = ({}, self.pending) if self.torn else (self.pending, {})
+        waiting, self.pending = self.pending, {}
         for e in waiting.values():
             self.receive(e)
 
@@ -1188,7 +1187,7 @@ class Stage:
 
     def link(self, a, b):
         effects = None if b.torn else a.since(b.clock)
-        if effects is None and a.serves():
+        if effects is None and a.serves() and b.accepts(a.clock):
             self.merge(a, b)
         for e in effects or ():
             self.deliver(a, b, e)
@@ -1434,7 +1433,7 @@ class World:
         getattr(self, what)(*self.pair(i, j))
 
     def full(self, a, b):
-        if self.open(a, b) and a.serves():
+        if self.open(a, b) and a.serves() and b.accepts(a.clock):
             self.store(a)
             self.begin(b)
             self.trace("full", a.gid, b.gid)
@@ -1443,7 +1442,7 @@ class World:
     def act_tear(self, i, j, mask):
         """A full sync, in which the receiver is killed."""
         a, b = self.pair(i, j)
-        if self.open(a, b) and a.serves():
+        if self.open(a, b) and a.serves() and b.accepts(a.clock):
             names = [n for at, n in enumerate(sorted({*a.keys, *b.keys})) if mask >> at & 1]
             self.store(a)
             self.begin(b)
@@ -1828,7 +1827,7 @@ BUGS = {
                                                             right=Site.do_fexpire: right(s, e, n, p, obs, scope, False)),
     "a torn site refers to what it can't know": (Site, "known", lambda s, dot: True),
     "a torn site expires counters of which it knows a part": (Site, "counts", lambda s, *cells: True),
-    "any full sync makes a torn site complete": (Site, "whole", lambda s: True),
+    "any full sync makes a torn site complete": (Site, "accepts", lambda s, clock: True),
     "an interrupted full sync takes what an extension keeps alive": (Site, "rescues", lambda s, name, theirs: False),
     "a torn site sends full syncs": (Site, "serves", lambda s: True),
     "a crash makes a torn site complete": (Site, "crash", lambda s, stored, right=Site.crash:

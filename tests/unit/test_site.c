@@ -514,7 +514,7 @@ static void full_sync(struct one *from, struct one *to, bool interrupted)
     site_put_key(&from->s, 0, BYTES_LIT("k"), &dump);
     assert_true(site_full_begin(&f, &to->s, buf_bytes(&head), &why));
     assert_true(site_full_key(&f, 0, BYTES_LIT("k"), buf_bytes(&dump), &why));
-    site_full_start(&f);
+    assert_true(site_full_start(&f));
     while (step != FULL_FINISHED && !(interrupted && f.state == FULL_MERGING && f.part > 0))
         step = site_full_step(&f, 1, &why);
     assert_int_equal(to->s.torn, interrupted);
