@@ -80,8 +80,9 @@ void expire_cycle_ran(struct expire_cycle *c, struct keyspace *ks, i64 now_ms, u
 
 bool expire_cycle_waits(const struct expire_cycle *c) { return expire_cycle_active(c) && c->cut_short; }
 
-void expire_pace_spent(struct expire_pace *p, i64 mono_us, i64 took_us, i64 late_ms)
+void expire_pace_spent(struct expire_pace *p, i64 mono_us, i64 took_us, bool committed, i64 late_ms)
 {
+    if (!committed) took_us *= 1 + EXPIRE_PACE_COMMIT;
     i64 left_ms = MAX(EXPIRE_PACE_LATE_MS - MAX(late_ms, 0), 0);
     i64 rest_us = took_us * EXPIRE_PACE_REST * left_ms / EXPIRE_PACE_LATE_MS;
     p->rest_until_us = mono_us + MIN(rest_us, EXPIRE_PACE_REST_MAX_US);

@@ -76,6 +76,9 @@ void expire_cycle_ran(struct expire_cycle *c, struct keyspace *ks, i64 now_ms, u
  * rest of three times its length, in wall time: where cores are contended, slices take longer and so do the
  * rests. The later reclaiming is, the shorter they are: from EXPIRE_PACE_LATE_MS on there are none. */
 #define EXPIRE_PACE_REST 3
+/* If the deletions of a slice can't be committed with it, but are later, with an entry that is in flight, the
+ * commit takes this many times as long as the slice. */
+#define EXPIRE_PACE_COMMIT 3
 #define EXPIRE_PACE_REST_MAX_US 20000
 #define EXPIRE_PACE_LATE_MS 4000
 
@@ -88,9 +91,9 @@ static inline bool expire_pace_rests(const struct expire_pace *p, i64 mono_us)
     return mono_us < p->rest_until_us;
 }
 
-/* A slice that took this long, with its commit, ended at mono_us. The first of what is still due has been for
- * late_ms. */
-void expire_pace_spent(struct expire_pace *p, i64 mono_us, i64 took_us, i64 late_ms);
+/* A slice that took this long, with its commit if it is `committed`, ended at mono_us. The first of what is
+ * still due has been for late_ms. */
+void expire_pace_spent(struct expire_pace *p, i64 mono_us, i64 took_us, bool committed, i64 late_ms);
 
 /* Keys and fields reclaimed since the start, by the cycle or by commands. */
 static inline u64 expire_total(const struct keyspace *ks)

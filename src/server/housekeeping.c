@@ -96,7 +96,8 @@ static bool expire_paced(struct server *s, struct region *r, i64 start_us)
     if (expire_pace_rests(&s->pace, start_us)) return false;
     if (!expire_until(s, r, start_us, start_us + EXPIRE_PACED_SLICE_US)) return false;
     i64 end_us = clock_mono_us();
-    expire_pace_spent(&s->pace, end_us, end_us - start_us, s->now_ms - region_next_due(r));
+    i64 late_ms = s->now_ms - region_next_due(r);
+    expire_pace_spent(&s->pace, end_us, end_us - start_us, region_settled(r), late_ms);
     return !expire_pace_rests(&s->pace, end_us);
 }
 

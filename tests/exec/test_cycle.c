@@ -450,15 +450,17 @@ static void eviction_goes_on_without_commands(void **state)
 
 /* -- rests ------------------------------------------------------------------ */
 
-static i64 rest_after(i64 took_us, i64 late_ms)
+static i64 rest_after_slice(i64 took_us, bool committed, i64 late_ms)
 {
     struct expire_pace p = {0};
     assert_false(expire_pace_rests(&p, 0));
-    expire_pace_spent(&p, 1000000, took_us, late_ms);
+    expire_pace_spent(&p, 1000000, took_us, committed, late_ms);
     i64 us = 0;
     while (expire_pace_rests(&p, 1000000 + us)) us += 10;
     return us;
 }
+
+static i64 rest_after(i64 took_us, i64 late_ms) { return rest_after_slice(took_us, true, late_ms); }
 
 static void a_slice_is_followed_by_a_rest(void **state)
 {
@@ -466,6 +468,14 @@ static void a_slice_is_followed_by_a_rest(void **state)
     assert_int_equal(rest_after(300, 0), 900);
     assert_int_equal(rest_after(300, -5), 900); /* a clock that was set back */
     assert_int_equal(rest_after(1000000, 0), 20000);
+}
+
+static void a_commit_that_comes_later_counts(void **state)
+{
+    (void)state;
+    assert_int_equal(rest_after_slice(100, false, 0), 1200);
+    assert_int_equal(rest_after_slice(100, false, 2000), 600);
+    assert_int_equal(rest_after_slice(100, false, 4000), 0);
 }
 
 static void the_later_the_shorter_the_rests(void **state)
@@ -492,6 +502,7 @@ int main(void)
         cmocka_unit_test(the_cycle_can_be_switched_off),
         cmocka_unit_test(what_waits_does_not_wait_when_off),
         cmocka_unit_test(a_slice_is_followed_by_a_rest),
+        cmocka_unit_test(a_commit_that_comes_later_counts),
         cmocka_unit_test(the_later_the_shorter_the_rests),
         cmocka_unit_test(runs_keep_their_interval),
         cmocka_unit_test(a_run_is_summed_up),
