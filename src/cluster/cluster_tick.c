@@ -59,12 +59,14 @@ static bool is_for_both(const struct request *q, const struct command *cmd)
 
 void cluster_flies(struct cluster *c, bool on) { c->flying += on ? 1u : -1u; }
 
-/* What was committed in this turn of the loop is stored first: housekeeping is to see its deadlines. A
- * request for all regions needs a moment at which none has an entry in flight. New evaluations wait for it,
- * because otherwise there might never be such a moment. */
+/* Replies to what was committed in this turn of the loop leave at once: a quorum has it in its logs. Then it
+ * is stored, before anything else: housekeeping is to see its deadlines. A request for all regions needs a
+ * moment at which none has an entry in flight. New evaluations wait for it, because otherwise there might
+ * never be such a moment. */
 void cluster_begin_tick(struct server *s, i64 wall_ms UNUSED)
 {
     struct cluster *c = s->cluster;
+    net_send_released(&s->net);
     cluster_save(c);
     if (c->wants_all && !c->flying) c->wants_all = false;
 }

@@ -231,6 +231,10 @@ void net_serve_busy(struct net *n, bool settled, void (*run)(struct net *n, u32 
  * without traffic, freeing of idle buffers, and accepting again after running out of file descriptors. */
 void net_close_idle(struct net *n);
 void net_check_output(struct net *n);
+/* At the beginning of a tick, before work that would delay them: sends replies that fences have released
+ * since the last one. Connections that have new requests, or were sent messages since, get them at the end of
+ * the tick, with these. */
+void net_send_released(struct net *n);
 void net_trim(struct net *n);
 void net_retry_accept(struct net *n);
 

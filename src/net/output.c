@@ -259,6 +259,16 @@ void net_flush(struct conn *c)
 
 void net_write(struct conn *c) { write_now(c); }
 
+void net_send_released(struct net *n)
+{
+    for (struct conn *c = n->tick.ready, *next; c; c = next) {
+        next = c->ready_next;
+        bool later = c->closing || c->read_this_tick || c->io->thread || !c->held;
+        if (later || conn_output_end(c) != c->tick_mark) continue; /* a part that is open: see fence.h */
+        if (output_free(c) > c->sent) write_now(c);
+    }
+}
+
 enum net_sent net_send_some(struct conn *c)
 {
     size_t left = SEND_AT_ONCE;

@@ -1,4 +1,5 @@
 """A leader replies only after a majority has the data."""
+import select
 import signal
 import socket
 
@@ -205,3 +206,33 @@ def test_no_replicas_of_the_other_kind(trio, tmp_path):
     node.start('--cluster-init', 'yes')
     assert node.proc.wait(60) == 1
     assert 'replicaof is not allowed in cluster mode' in node.logged()
+
+
+def has_input(s):
+    return bool(select.select([s], [], [], 0)[0])
+
+
+def test_a_message_does_not_release_a_write_that_waits():
+    """It comes from another node, between two ticks, to a client whose reply waits for a quorum."""
+    with Cluster(4, ('--cluster-node-timeout', '5000', '--cluster-balance', 'no'), replicas=3) as cluster:
+        leader = cluster.leader()
+        outside = next(n for n in cluster.nodes if 1 not in n.regions())
+        with leader.client() as c, outside.client() as publisher, send(leader, 'HELLO', '3') as s:
+            listener = c.pubsub()
+            listener.subscribe('ch')
+            assert listener.get_message(timeout=10)['type'] == 'subscribe'
+            s.settimeout(20)
+            s.sendall(b'SUBSCRIBE ch\r\n')
+            got = b''
+            while not got.endswith(b'ch\r\n:1\r\n'):
+                got += s.recv(4096)
+            with Stopped(*(n for n in cluster.nodes if n not in (leader, outside))):
+                s.sendall(b'SET k v\r\n')
+                eventually(lambda: any(client['cmd'] == 'set' for client in c.client_list()))
+                publisher.publish('ch', 'news')
+                assert listener.get_message(timeout=10)['data'] == 'news'
+                assert not has_input(s), s.recv(4096)
+            got = b''
+            while b'news' not in got:
+                got += s.recv(4096)
+        assert got.startswith(b'+OK') and got.index(b'+OK') < got.index(b'news'), got
