@@ -473,12 +473,13 @@ static bool prepare_node(struct cluster *c)
 }
 
 /* What all regions have to say in a turn of the loop shares a system call per node, and a sync. */
-static void cluster_on_sleep(struct net *n)
+void cluster_flush(struct cluster *c)
 {
-    struct cluster *c = ((struct server *)n->owner)->cluster;
     bus_flush(c->bus);
     cluster_logs_flush(c->logs);
 }
+
+static void cluster_on_sleep(struct net *n) { cluster_flush(((struct server *)n->owner)->cluster); }
 
 bool cluster_start(struct server *s)
 {

@@ -10,10 +10,10 @@
 #include "cluster/cluster_parts.h"
 #include "server/housekeeping.h"
 
-/* The maximum number of slices while something waits for the log. A slice takes up to 50 us, and committing
- * its deletions about three times as long. A leader commits them with the entry in flight, before it sends
- * the replies; on a follower the commit waits for the sync in progress. More slices would delay clients, but
- * without any a busy member would never reclaim. */
+/* The maximum number of slices while something waits for the log. A slice takes up to 100 us, and committing
+ * its deletions about three times as long. A leader commits them with the entry in flight, right after it has
+ * sent the replies; on a follower the commit waits for the sync in progress. More slices would delay clients,
+ * but without any a busy member would never reclaim. */
 #define WAITING_SLICES 8
 
 static bool logs_deaths(const struct member *m) { return m->at.deaths_from_ms != 0; }
@@ -65,11 +65,14 @@ bool cluster_has_dead(const struct region *r, i64 deadline_ms, i64 now_ms)
  * busy leader always has one. The deletions are then in the same transaction as the entry's effects, and are
  * rolled back with it.
  *
+ * Others don't wait for it: what this turn of the loop has for them leaves first.
+ *
  * If expiry is logged, the leader reclaims as a part of a tick's evaluation, or in an evaluation of its own.
  * Events wait for the entry. */
 void cluster_begin_reclaim(struct region *r)
 {
     struct member *m = r->member;
+    cluster_flush(m->cluster);
     m->cluster->reclaiming = m;
     if (!logs_deaths(m)) {
         m->slices += waits_for_log(m);

@@ -97,6 +97,8 @@ struct cluster {
 };
 
 u64 cluster_node_number(const char *id);
+/* Sends what there is for other nodes, and has the log's thread sync what is to be synced. */
+void cluster_flush(struct cluster *c);
 
 /* cluster_members.c */
 /* This node's member that a message is for, created if necessary; NULL: ignore the message. */
