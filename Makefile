@@ -178,7 +178,7 @@ io-threads-tests: $(BUILD)/mayfly-server
 	$(Q)MAYFLY_IO_THREADS=3 $(MAKE_ONE) server-tests SERVER_TESTS='$(IO_THREADS_TESTS)'
 
 #: sim               Raft groups in the simulator: SEEDS runs of SECONDS simulated seconds; it must find planted bugs
-#: sim-soak          … longer, on all processors, from seed SEED on
+#: sim-soak          … longer, on all processors, from seed SEED on (MIX=regions: splits, merges, moves and deaths in each run)
 .PHONY: sim sim-soak
 SEED    ?= 1
 SEEDS   ?= $(if $(filter site-soak,$(MAKECMDGOALS)),100000,$(if $(filter sim-soak,$(MAKECMDGOALS)),5000,200))
@@ -219,7 +219,7 @@ site-soak: $(REPLAY)
 
 sim-soak: $(SIM)
 	$(Q)seq $(SEED) 10 $$(($(SEED) + $(SEEDS) - 1)) | \
-	    xargs -P $(shell nproc) -I '{}' $(SIM) --seed '{}' --seeds 10 --seconds $(SECONDS)
+	    xargs -P $(shell nproc) -I '{}' $(SIM) --seed '{}' --seeds 10 --seconds $(SECONDS) $(if $(MIX),--$(MIX))
 
 #: oracle            random commands to Mayfly and redis-server, whose replies must match (ORACLE_SEED, ORACLE_COMMANDS)
 ORACLE_SEED     ?= 1
