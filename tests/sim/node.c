@@ -387,6 +387,7 @@ static void node_evaluate(struct member *m, bool cycle)
     struct node *n = m->node;
     cycle = cycle && m->at.deaths_from_ms && (n->sim->hush || sim_chance(n->sim, 30));
     if ((n->queue_n == 0 && !cycle) || !group_may_evaluate(m->group)) return;
+    if (m->reads_n == sizeof(m->reads) / sizeof(*m->reads)) return; /* it is cut off, and takes others for late */
     u64 depends = 0, read = 0;
     struct batch b = {0};
     node_collect(m, &b);
@@ -406,7 +407,6 @@ static void node_evaluate(struct member *m, bool cycle)
         m->open.n = 0, m->open.read = 0, b.read = read;
         for (u32 i = 0; i < b.n && confirmed; i++) op_done(n, b.ops[i], 0);
         if (confirmed) return;
-        if (m->reads_n == 64) sim_fail(n->sim, "too many reads wait");
         m->reads[m->reads_n++] = b;
     } else if (wait == GROUP_REFUSED) {
         member_abandon(m, GROUP_LOSS_VOID);
