@@ -4,7 +4,8 @@
  * Rows are packed into leaves of up to `leaf_bytes`: larger ones take less memory, smaller ones less time. A
  * leaf stores only how a row differs from the leaf's model row,
  * so that increasing names and values with a common prefix take little space. Appending at the end is O(1)
- * amortized, finding O(log n) plus a walk inside one leaf, erasing a range O(leaves).
+ * amortized, finding O(log n) plus a walk inside one leaf, erasing a range O(leaves). A map whose rows fit
+ * into one leaf is that leaf's blob, and has no tree.
  *
  * The map owns its rows. A row read from it is a pair of slices per string, valid until the map is
  * modified. */
@@ -12,12 +13,12 @@
 #define MAYFLY_DS_OMAP_H
 
 #include "base/bytes.h"
-#include "ds/ctree.h"
+#include "ds/packed.h"
 
 struct omap {
-    struct ctree tree; /* each leaf counts as one entry */
-    size_t blob_memory; /* allocated by all leaves' blobs */
-    u32 leaf_bytes;     /* maximum size of a leaf with more than one row */
+    packed *blob;           /* of the only leaf; NULL: the map is empty, or … */
+    struct omap_tree *tree; /* … has these leaves, at least two */
+    u32 leaf_bytes;         /* maximum size of a leaf with more than one row */
 };
 
 #define OMAP_MASKED_MAX 64 /* length up to which a name is stored as a mask and the differing bytes */
@@ -42,7 +43,7 @@ void omap_copy(struct omap *to, const struct omap *from); /* `to` is not initial
 void omap_release(struct omap *o);                        /* frees all rows, leaves an empty map */
 bool omap_release_some(struct omap *o, u32 max_leaves);   /* from the front; true when the map is empty */
 
-static inline u64 omap_leaves(const struct omap *o) { return o->tree.leaves; }
+u64 omap_leaves(const struct omap *o);
 size_t omap_memory(const struct omap *o); /* bytes of everything below struct omap */
 
 void omap_put(struct omap *o, bytes name, bytes value); /* adds or replaces; both may point into the map */
@@ -52,7 +53,8 @@ u64 omap_erase(struct omap *o, bytes from, bytes to); /* from <= name < to; retu
 
 /* A cursor, valid until the map is modified. */
 struct omap_pos {
-    struct omap_leaf *leaf;
+    struct omap_leaf *leaf; /* NULL: the map has no tree */
+    const packed *blob;     /* of the leaf */
     u32 at;
 };
 

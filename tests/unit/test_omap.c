@@ -264,6 +264,48 @@ static void test_random(void **state)
     run(5, MIXED, 512);
 }
 
+/* Rows come and go so that the map often gets a tree and loses it again. */
+static void test_border(void **state)
+{
+    (void)state;
+    static struct model m;
+    struct omap o;
+    u32 planted = 0, felled = 0;
+    rng = 6;
+    omap_init(&o, 1024);
+    for (u32 i = 0; i < 20000; i++) {
+        bool was = omap_leaves(&o) > 1, grows = i / 100 % 2;
+        char name[COUNTED];
+        bytes n = bytes_of(name, counted_name(name, below(40)));
+        if (below(10) < (grows ? 8 : 2)) put(&o, &m, n);
+        else if (below(50)) del(&o, &m, n);
+        else erase_near(&o, &m, COUNTING);
+        assert_same(&o, &m);
+        planted += !was && omap_leaves(&o) > 1;
+        felled += was && omap_leaves(&o) <= 1;
+        if (i % 1000 == 999) copy_and_drain(&o, &m);
+    }
+    assert_true(planted > 30 && felled > 30);
+    omap_release(&o);
+    model_erase(&m, 0, m.n);
+}
+
+/* What fits into a leaf is one allocation. */
+static void test_small(void **state)
+{
+    (void)state;
+    struct omap o;
+    char name[COUNTED];
+    omap_init(&o, OMAP_LEAF);
+    for (u32 i = 0; i < 2; i++)
+        omap_put(&o, bytes_of(name, counted_name(name, i)), BYTES_LIT("\1\5field\7value-1"));
+    assert_in_range(omap_memory(&o), 1, 80);
+    for (u32 i = 2; omap_leaves(&o) == 1; i++)
+        omap_put(&o, bytes_of(name, counted_name(name, i)), BYTES_LIT("\1\5field\7value-1"));
+    assert_in_range(omap_memory(&o), OMAP_LEAF, 2 * OMAP_LEAF);
+    omap_release(&o);
+}
+
 static void test_empty(void **state)
 {
     (void)state;
@@ -324,6 +366,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_small),
+        cmocka_unit_test(test_border),
         cmocka_unit_test(test_log),
         cmocka_unit_test(test_logs_side_by_side),
         cmocka_unit_test(test_random),
