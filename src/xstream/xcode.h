@@ -43,6 +43,8 @@ static inline bool reader_has(struct reader *r, size_t n)
     return false;
 }
 
+static inline u8 reader_get_u8(struct reader *r) { return reader_has(r, 1) ? (u8)*r->p++ : 0; }
+
 static inline u32 reader_get_u32(struct reader *r)
 {
     u32 v;
@@ -68,23 +70,33 @@ static inline struct stream_id reader_get_id(struct reader *r)
     return id;
 }
 
-/* A node record. It omits the node's id, which is in the row's key. */
-static inline void writer_put_node(struct writer *w, const struct xnode *n)
+/* A node record: the last ID and the rest. It omits the node's id, which is in the row's key. */
+static inline void writer_put_node_rest(struct writer *w, const struct xnode *n)
 {
-    writer_put_id(w, n->last);
     writer_put_u32(w, n->live);
     writer_put_u32(w, n->gone);
     writer_put_u32(w, n->bytes);
     writer_put_u64(w, n->fields);
 }
 
-static inline void reader_get_node(struct reader *r, struct xnode *n)
+static inline void writer_put_node(struct writer *w, const struct xnode *n)
 {
-    n->last = reader_get_id(r);
+    writer_put_id(w, n->last);
+    writer_put_node_rest(w, n);
+}
+
+static inline void reader_get_node_rest(struct reader *r, struct xnode *n)
+{
     n->live = reader_get_u32(r);
     n->gone = reader_get_u32(r);
     n->bytes = reader_get_u32(r);
     n->fields = reader_get_u64(r);
+}
+
+static inline void reader_get_node(struct reader *r, struct xnode *n)
+{
+    n->last = reader_get_id(r);
+    reader_get_node_rest(r, n);
 }
 
 static inline void xentry_put_varint(struct buf *to, u64 v)

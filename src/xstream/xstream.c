@@ -8,7 +8,28 @@
 
 /* -- the head ---------------------------------------------------------------------------------- */
 
-#define HEAD_FORM 1 /* first byte of the head: the version of its layout */
+/* A head begins with its form and the last ID. HEAD_FULL has everything, for engines that write it to disk.
+ * HEAD_SHORT is for memory, where a small stream's head is a third of it: it leaves out what has its usual
+ * value, by the bits of a byte. */
+enum { HEAD_FULL = 1, HEAD_SHORT = 2 };
+enum {
+    USUAL_LAST = 1,    /* the last ID is that of the last node, … */
+    USUAL_FIRST = 2,   /* … and the first one its first: there is one node, whose first entry is there */
+    USUAL_DELETED = 4, /* none was deleted */
+    USUAL_ADDED = 8,   /* as many were added as there are */
+    USUAL_GROUPS = 16, /* there have been no groups */
+};
+
+static u8 xstream_usual(const struct xstream *s)
+{
+    u8 usual = 0;
+    if (s->nodes && stream_id_cmp(s->tail.last, s->last) == 0) usual |= USUAL_LAST;
+    if (s->nodes && stream_id_cmp(s->tail.id, s->first) == 0) usual |= USUAL_FIRST;
+    if (stream_id_zero(s->max_deleted)) usual |= USUAL_DELETED;
+    if (s->added == s->length) usual |= USUAL_ADDED;
+    if (s->next_group == 0 && s->groups == 0) usual |= USUAL_GROUPS;
+    return usual;
+}
 
 void xstream_open(struct xstream *s, struct engine *eng, struct key_ref *ref)
 {
@@ -18,33 +39,43 @@ void xstream_open(struct xstream *s, struct engine *eng, struct key_ref *ref)
     struct reader r = {head.p + 1, head.p + head.n};
     s->length = eng->ops->size(eng, ref);
     s->last = reader_get_id(&r);
-    s->first = reader_get_id(&r);
-    s->max_deleted = reader_get_id(&r);
-    s->added = reader_get_u64(&r);
-    s->groups = reader_get_u32(&r);
-    s->next_group = reader_get_u32(&r);
-    s->nodes = reader_get_u32(&r);
-    if (s->nodes) {
-        s->tail.id = reader_get_id(&r);
-        reader_get_node(&r, &s->tail);
+    u8 usual = head.p[0] == HEAD_SHORT ? reader_get_u8(&r) : 0;
+    if (!(usual & USUAL_FIRST)) s->first = reader_get_id(&r);
+    if (!(usual & USUAL_DELETED)) s->max_deleted = reader_get_id(&r);
+    s->added = usual & USUAL_ADDED ? s->length : reader_get_u64(&r);
+    if (!(usual & USUAL_GROUPS)) {
+        s->groups = reader_get_u32(&r);
+        s->next_group = reader_get_u32(&r);
     }
+    s->nodes = reader_get_u32(&r);
+    if (!s->nodes) return;
+    s->tail.id = reader_get_id(&r);
+    if (usual & USUAL_FIRST) s->first = s->tail.id;
+    s->tail.last = usual & USUAL_LAST ? s->last : reader_get_id(&r);
+    reader_get_node_rest(&r, &s->tail);
 }
 
 void xstream_save(struct xstream *s)
 {
     char head[ROWS_HEAD_MAX];
     struct writer w = {head};
-    *w.p++ = HEAD_FORM;
+    bool full = s->eng->caps.durable;
+    u8 usual = full ? 0 : xstream_usual(s);
+    *w.p++ = full ? HEAD_FULL : HEAD_SHORT;
     writer_put_id(&w, s->last);
-    writer_put_id(&w, s->first);
-    writer_put_id(&w, s->max_deleted);
-    writer_put_u64(&w, s->added);
-    writer_put_u32(&w, s->groups);
-    writer_put_u32(&w, s->next_group);
+    if (!full) *w.p++ = (char)usual;
+    if (!(usual & USUAL_FIRST)) writer_put_id(&w, s->first);
+    if (!(usual & USUAL_DELETED)) writer_put_id(&w, s->max_deleted);
+    if (!(usual & USUAL_ADDED)) writer_put_u64(&w, s->added);
+    if (!(usual & USUAL_GROUPS)) {
+        writer_put_u32(&w, s->groups);
+        writer_put_u32(&w, s->next_group);
+    }
     writer_put_u32(&w, s->nodes);
     if (s->nodes) {
         writer_put_id(&w, s->tail.id);
-        writer_put_node(&w, &s->tail);
+        if (!(usual & USUAL_LAST)) writer_put_id(&w, s->tail.last);
+        writer_put_node_rest(&w, &s->tail);
     }
     s->eng->ops->rows.set_head(s->eng, s->ref, bytes_of(head, (size_t)(w.p - head)), s->length);
 }

@@ -110,6 +110,56 @@ static void test_insert(void **state)
     }
 }
 
+/* -- the head ------------------------------------------------------------------------------------------- */
+
+static struct stream_id some_id(void) { return (struct stream_id){below(3), below(3)}; }
+
+static void assert_id(struct stream_id a, struct stream_id b) { assert_true(a.ms == b.ms && a.seq == b.seq); }
+
+static void assert_same_head(const struct xstream *a, const struct xstream *b)
+{
+    assert_int_equal(a->length, b->length);
+    assert_id(a->last, b->last);
+    assert_id(a->first, b->first);
+    assert_id(a->max_deleted, b->max_deleted);
+    assert_int_equal(a->added, b->added);
+    assert_int_equal(a->groups, b->groups);
+    assert_int_equal(a->next_group, b->next_group);
+    assert_int_equal(a->nodes, b->nodes);
+    if (!a->nodes) return;
+    assert_id(a->tail.id, b->tail.id);
+    assert_id(a->tail.last, b->tail.last);
+    assert_int_equal(a->tail.live, b->tail.live);
+    assert_int_equal(a->tail.gone, b->tail.gone);
+    assert_int_equal(a->tail.bytes, b->tail.bytes);
+    assert_int_equal(a->tail.fields, b->tail.fields);
+}
+
+/* Whatever is in a head, and whichever parts of it are left out when it is stored, it is read as it was. */
+static void test_head(void **state)
+{
+    (void)state;
+    struct engine *e = memory_engine_new(1, 1);
+    struct key_ref ref;
+    e->ops->begin(e, 1);
+    assert_false(e->ops->find(e, 0, BYTES_LIT("s"), &ref));
+    e->ops->create(e, 0, BYTES_LIT("s"), TYPE_STREAM, &ref);
+    for (u32 round = 0; round < 10000; round++) {
+        struct xstream s = {
+            .eng = e, .ref = &ref, .length = below(2), .last = some_id(), .first = some_id(),
+            .max_deleted = some_id(), .added = below(2), .groups = below(2), .next_group = below(2),
+            .nodes = below(3),
+            .tail = {some_id(), some_id(), below(9), below(9), below(9), below(9)},
+        };
+        struct xstream again;
+        xstream_save(&s);
+        xstream_open(&again, e, &ref);
+        assert_same_head(&s, &again);
+        assert_id(xstream_head_last(e->ops->rows.head(e, &ref)), s.last);
+    }
+    e->ops->close(e);
+}
+
 /* -- IDs ---------------------------------------------------------------------------------------------- */
 
 static void assert_next(u8 gid, struct stream_id last, u64 ms, struct stream_id want)
@@ -147,6 +197,7 @@ static void test_next_id(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_insert), cmocka_unit_test(test_next_id)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_insert), cmocka_unit_test(test_head),
+                                       cmocka_unit_test(test_next_id)};
     return cmocka_run_group_tests_name("xstream", tests, NULL, NULL);
 }
