@@ -72,6 +72,10 @@ def small_list(i):
     return encode("RPUSH", key(i), *[b"item-%d" % j for j in range(5)])
 
 
+def small_stream(i):
+    return encode("XADD", key(i), "*", "name", "value")
+
+
 def pop_or_push(i):
     return encode("RPUSH", key(i), b"item-9") if i // KEYS % 2 else encode("RPOP", key(i))
 
@@ -117,6 +121,8 @@ REQUESTS = {
     "ZADD": (big("ZADD", 1, None), lambda i: encode("ZADD", b"big", i % 1000, key(i))),
     "ZINCRBY": (big("ZINCRBY", 1, None), big("ZINCRBY", 1, None)),
     "XADD": (set_key, lambda i: encode("XADD", b"stream", "*", "name", "value")),
+    "XRANGE": (lambda i: encode("XADD", b"stream", "%d-1" % (i + 1), "name", "value"),
+               lambda i: encode("XRANGE", b"stream", "%d-1" % (i * 7 % KEYS), "+", "COUNT", 5)),
     "HGET": (set_field, lambda i: encode("HGET", b"hash", key(i))),
     "LPUSH": (set_key, lambda i: encode("LPUSH", b"list", VALUE)),
     # small collections: every request is to another key
@@ -139,6 +145,9 @@ REQUESTS = {
     "srem": (small_set, put_or_remove(lambda i: encode("SADD", key(i), b"item-9"),
                                       lambda i: encode("SREM", key(i), b"item-9"))),
     "sismember": (small_set, lambda i: encode("SISMEMBER", key(i), b"item-%d" % (i % 5))),
+    "xadd": (small_stream, small_stream),
+    "xadd new": (set_key, lambda i: encode("XADD", new_key(i), "*", "name", "value")),
+    "xrange": (small_stream, lambda i: encode("XRANGE", key(i), "-", "+")),
     "zadd": (small_zset, lambda i: encode("ZADD", key(i), i % 50, b"item-%d" % (i // KEYS + 5))),
     "zadd old": (small_zset, lambda i: encode("ZADD", key(i), i % 50, b"item-%d" % (i % 5))),
     "zincrby": (small_zset, lambda i: encode("ZINCRBY", key(i), 15, b"item-%d" % (i % 5))),

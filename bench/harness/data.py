@@ -55,6 +55,12 @@ small_zset = _small(b"ZADD", *[x for n in range(5) for x in (b"%d" % (10 * n), b
 small_hash = _small(b"HSET", *[x for n in range(4) for x in (b"name%d" % n, b"value")])
 
 
+def small_stream(i):
+    """Every other one is the second entry of its stream: one field, 14 bytes."""
+    return encode(b"XADD", b"key:%09d" % (i // 2), b"%d-1" % (1_700_000_000_000 + i * 37), b"field",
+                  b"value-%03d" % (i % 1000))
+
+
 def small_ints(i):
     """Five of 0 … 4000."""
     return encode(b"SADD", b"key:%09d" % i, *[b"%d" % ((i * 7919 + n * 797) % 4001) for n in range(5)])

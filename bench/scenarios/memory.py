@@ -8,7 +8,7 @@ import time
 
 from harness.client import load
 from harness.data import (PAIRS, hash_of_10, hset_fields, set_32, set_32_pxat, small_hash, small_ints,
-                          small_list, small_set, small_zset, spread, zadd_members)
+                          small_list, small_set, small_stream, small_zset, spread, zadd_members)
 from harness.report import INFO, LIMIT, RATIO, rows_from
 
 NAME = "memory"
@@ -30,7 +30,7 @@ CASES = (
 )
 
 
-# what, command, bytes: of a key of 13 bytes, with the key
+# what, command, bytes: of a key of 13 bytes, with the key; commands for each, if not one
 SMALL_CASES = (
     ("list of 5 items of 6 B", small_list, 80),
     ("set of 5 members of 6 B", small_set, 80),
@@ -38,6 +38,7 @@ SMALL_CASES = (
     ("sorted set of 5 members of 6 B, scores to 40", small_zset, 94),
     ("hash of 4 fields, 40 B in all", small_hash, 92),
     ("hash of 10 fields, 180 B in all", hash_of_10, 250),
+    ("stream of 2 entries, 28 B in all", small_stream, 240, 2),
 )
 
 
@@ -58,8 +59,9 @@ def run(env):
         rows += rows_from(NAME, got, (
             ("used", what, "B", RATIO, bar),
             ("rss", f"{what}: by RSS", "B", INFO)))
-    for what, make, limit in SMALL_CASES:
+    for what, make, limit, *times in SMALL_CASES:
+        commands = SMALL * (times or [1])[0]
         got = env.collect(what, env.rounds_or(1, 1),
-                          lambda side: measure(env, side, lambda: make, SMALL, SMALL))
+                          lambda side: measure(env, side, lambda: make, commands, SMALL))
         rows += rows_from(NAME, got, (("used", what, "B", LIMIT, limit),))
     return rows
