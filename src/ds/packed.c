@@ -172,9 +172,9 @@ bytes packed_get(const packed *p, u32 pos)
     return bytes_of(at_const(p, pos + size), n);
 }
 
-u32 packed_find(const packed *p, bytes needle, u32 stride)
+u32 packed_find(const packed *p, u32 from, bytes needle, u32 stride)
 {
-    for (u32 pos = HEADER; pos < p->bytes;) {
+    for (u32 pos = from == PACKED_END ? p->bytes : from; pos < p->bytes;) {
         u32 size, n = packed_length_read(at_const(p, pos), 1, &size);
         if (n == needle.n && (n == 0 || memcmp(at_const(p, pos + size), needle.p, n) == 0))
             return pos;
@@ -232,6 +232,14 @@ packed *packed_replace(packed *p, u32 pos, bytes value)
     p = packed_splice(p, pos, size_at(p, pos), (u32)packed_cost(value.n));
     element_write(at(p, pos), value);
     return p;
+}
+
+bool packed_overwrite(packed *p, u32 pos, bytes value)
+{
+    u32 size, n = packed_length_read(at(p, pos), 1, &size);
+    if (n != value.n) return false;
+    if (n) memmove(at(p, pos + size), value.p, n);
+    return true;
 }
 
 packed *packed_erase(packed *p, u32 pos, u32 count)

@@ -36,14 +36,16 @@ u32 packed_prev(const packed *p, u32 pos);
 u32 packed_at(const packed *p, i64 index);
 bytes packed_get(const packed *p, u32 pos);
 
-/* The position of the first element equal to needle among elements 0, stride,
- * 2*stride, ...: stride 2 looks only at the fields of field-value pairs. */
-u32 packed_find(const packed *p, bytes needle, u32 stride);
+/* The position of the first element equal to needle, from the one at `from` on: of that one and every
+ * stride-th after it (PACKED_END: of none). Stride 2 looks only at the fields of field-value pairs. */
+u32 packed_find(const packed *p, u32 from, bytes needle, u32 stride);
 
 /* Inserts an element at pos, before the one that is there; PACKED_END appends it, and packed_last finds it.
  * The slice must not point into the blob. */
 NODISCARD packed *packed_insert(packed *p, u32 pos, bytes value);
 NODISCARD packed *packed_replace(packed *p, u32 pos, bytes value);
+/* Replaces the element at pos by one of the same length, which may be in the blob. False: it has another. */
+bool packed_overwrite(packed *p, u32 pos, bytes value);
 
 /* Appends n elements with one allocation at most. */
 NODISCARD packed *packed_extend(packed *p, const bytes *v, u32 n);

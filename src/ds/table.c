@@ -128,18 +128,19 @@ void table_prefetch_bucket(const struct table *t, u64 hash)
     if (t->count) fetch_soon(table_bucket_at(t, bucket_index(t, hash)));
 }
 
-void table_prefetch_item(const struct table *t, u64 hash, u32 bytes)
+const void *table_prefetch_item(const struct table *t, u64 hash, u32 bytes)
 {
-    if (t->count == 0) return;
+    if (t->count == 0) return NULL;
     const struct table_bucket *b = table_bucket_at(t, bucket_index(t, hash));
     for (int i = 0; i < SLOTS; i++) {
         if (tag_matches(b->slot[i], hash)) {
             const char *item = slot_item(b->slot[i]);
             for (u32 at = 0; at < bytes; at += 64) fetch_soon(item + at);
-            return;
+            return item;
         }
     }
     fetch_soon(overflow_of(b));
+    return NULL;
 }
 
 /* Adds a slot to a bucket's chain, without splitting. */

@@ -74,7 +74,8 @@ void *table_find_hash(const struct table *t, u64 hash, bool (*want)(void *arg, v
 
 /* Prefetch the bucket, then the likely item, ahead of a lookup. */
 void table_prefetch_bucket(const struct table *t, u64 hash);
-void table_prefetch_item(const struct table *t, u64 hash, u32 bytes); /* the item's first `bytes` */
+/* The item's first `bytes`. Returns the item, which may be another one, or NULL although it is there. */
+const void *table_prefetch_item(const struct table *t, u64 hash, u32 bytes);
 
 /* Visits one bucket and returns the next cursor, 0 after the last bucket. An item that is in the table during
  * the whole scan is visited at least once, even if the table grows or shrinks between calls. fn must not

@@ -47,10 +47,11 @@ static void assert_same(const packed *p, const struct model *m)
 
 static void check_find(const packed *p, const struct model *m)
 {
-    u32 stride = 1 + below(3), want = 0;
+    u32 stride = 1 + below(3);
     bytes needle = m->n && below(4) ? m->v[below(m->n)] : random_value();
+    u32 from = m->n ? below(m->n) : 0, want = from;
     while (want < m->n && !bytes_eq(m->v[want], needle)) want += stride;
-    u32 pos = packed_find(p, needle, stride);
+    u32 pos = packed_find(p, packed_at(p, from), needle, stride);
     if (want >= m->n)
         assert_int_equal(pos, PACKED_END);
     else
@@ -91,7 +92,9 @@ static packed *step(packed *p, struct model *m)
         assert_bytes(packed_get(p, packed_at(p, i)), v);
     } else if (op < 6 && i < m->n) {
         bytes v = random_value();
-        p = packed_replace(p, pos, v);
+        bool over = below(2) && packed_overwrite(p, pos, v);
+        assert_true(!over || v.n == m->v[i].n);
+        if (!over) p = packed_replace(p, pos, v);
         mem_free((char *)m->v[i].p);
         m->v[i] = keep(v);
     } else if (op < 8 && i < m->n) {
@@ -138,7 +141,7 @@ static void test_empty(void **state)
     assert_int_equal(packed_last(p), PACKED_END);
     assert_int_equal(packed_at(p, 0), PACKED_END);
     assert_int_equal(packed_at(p, -1), PACKED_END);
-    assert_int_equal(packed_find(p, BYTES_LIT(""), 1), PACKED_END);
+    assert_int_equal(packed_find(p, packed_first(p), BYTES_LIT(""), 1), PACKED_END);
     packed_free(p);
     packed_free(NULL);
 }
@@ -183,7 +186,11 @@ static void test_large_element(void **state)
     p = packed_insert(p, PACKED_END, BYTES_LIT("z"));
     packed_check(p);
     assert_int_equal(packed_get(p, packed_at(p, 1)).n, n);
-    assert_int_equal(packed_find(p, BYTES_LIT("z"), 2), packed_at(p, 2));
+    assert_int_equal(packed_find(p, packed_first(p), BYTES_LIT("z"), 2), packed_at(p, 2));
+    assert_false(packed_overwrite(p, packed_at(p, 2), BYTES_LIT("zz")));
+    assert_true(packed_overwrite(p, packed_at(p, 2), BYTES_LIT("y")));
+    assert_bytes(packed_get(p, packed_at(p, 2)), BYTES_LIT("y"));
+    packed_check(p);
     p = packed_replace(p, packed_at(p, 1), BYTES_LIT("m"));
     assert_true(packed_memory(p) <= 32);
     assert_bytes(packed_get(p, packed_at(p, -2)), BYTES_LIT("m"));

@@ -89,6 +89,7 @@ static void companion_write_head(char *prefix, bytes head)
         mem_rows_set_head(mem_companion_object(prefix), head);
     } else if (form == IN_BLOB) {
         packed *b = mem_companion_object(prefix);
+        if (packed_overwrite(b, packed_first(b), head)) return;
         blob_changed(prefix, packed_replace(b, packed_first(b), head));
     } else if (head.n <= HEAD_INLINE) {
         prefix[0] = (char)head.n;
@@ -114,6 +115,16 @@ size_t mem_companion_memory(const struct entry *entry)
     case IN_ROWS: return ENTRY_PREFIX + mem_rows_memory(mem_companion_object(prefix));
     default: return ENTRY_PREFIX;
     }
+}
+
+void mem_companion_prefetch(const struct entry *entry)
+{
+    if (!entry_has_companion(entry)) return;
+    const char *prefix = prefix_of(entry);
+    const char *object = mem_companion_form(prefix) >= IN_BLOB ? mem_companion_object(prefix) : prefix;
+    __builtin_prefetch(object);
+    __builtin_prefetch(object + 64);
+    __asm__ volatile("" : : "r"(object)); /* or gcc takes it for a function without effects */
 }
 
 /* -- finding and making ------------------------------------------------------------------------ */
@@ -261,6 +272,12 @@ static u32 blob_find(const packed *b, bytes name, bool *equal)
     return at;
 }
 
+/* The name that equals this one; PACKED_END: none. */
+static u32 blob_get(const packed *b, bytes name)
+{
+    return packed_find(b, packed_next(b, packed_first(b)), name, 2);
+}
+
 static bool mem_companion_get(struct engine *e, struct key_ref *ref, bytes name, bytes *value)
 {
     const struct entry *entry = mem_companion_find(e, ref);
@@ -270,25 +287,9 @@ static bool mem_companion_get(struct engine *e, struct key_ref *ref, bytes name,
         return mem_rows_read(e, mem_companion_object(prefix), name, value);
     if (mem_companion_form(prefix) != IN_BLOB) return false;
     const packed *b = mem_companion_object(prefix);
-    bool equal;
-    u32 at = blob_find(b, name, &equal);
-    if (equal && value) *value = packed_get(b, packed_next(b, at));
-    return equal;
-}
-
-static void blob_put(char *prefix, bytes name, bytes value)
-{
-    packed *b = mem_companion_object(prefix);
-    bool equal;
-    u32 at = blob_find(b, name, &equal);
-    if (equal) {
-        b = packed_replace(b, packed_next(b, at), value);
-    } else { /* value first, then the name at the same position */
-        b = packed_insert(b, at, value);
-        if (at == PACKED_END) at = packed_last(b);
-        b = packed_insert(b, at, name);
-    }
-    blob_changed(prefix, b);
+    u32 at = blob_get(b, name);
+    if (at != PACKED_END && value) *value = packed_get(b, packed_next(b, at));
+    return at != PACKED_END;
 }
 
 /* A copy of slices that may be in the companion itself. */
@@ -299,17 +300,43 @@ static bytes mem_companion_save(struct engine *e, bytes b)
     return bytes_of(p, b.n);
 }
 
+static void blob_insert(struct engine *e, char *prefix, bytes name, bytes value)
+{
+    packed *b = mem_companion_object(prefix);
+    bool equal;
+    u32 at = blob_find(b, name, &equal);
+    name = mem_companion_save(e, name);
+    value = mem_companion_save(e, value);
+    b = packed_insert(b, at, value); /* value first, then the name at the same position */
+    if (at == PACKED_END) at = packed_last(b);
+    blob_changed(prefix, packed_insert(b, at, name));
+}
+
+/* Usually the row exists, with a value of this length. */
+static void blob_put(struct engine *e, char *prefix, bytes name, bytes value)
+{
+    packed *b = mem_companion_object(prefix);
+    u32 at = blob_get(b, name);
+    if (at == PACKED_END) {
+        blob_insert(e, prefix, name, value);
+        return;
+    }
+    at = packed_next(b, at);
+    if (packed_overwrite(b, at, value)) return;
+    blob_changed(prefix, packed_replace(b, at, mem_companion_save(e, value)));
+}
+
 static void mem_companion_put(struct engine *e, struct key_ref *ref, bytes name, bytes value)
 {
     char *prefix = mem_companion_open(e, ref);
-    if (mem_companion_form(prefix) != IN_ROWS) {
+    bool small = mem_companion_form(prefix) <= HEAD_INLINE, large = name.n + value.n > BLOB_MAX;
+    if (small || (large && mem_companion_form(prefix) == IN_BLOB)) { /* it gets another form */
         name = mem_companion_save(e, name);
         value = mem_companion_save(e, value);
+        if (small) mem_companion_set_object(prefix, IN_BLOB, blob_with_head(mem_companion_head(prefix)));
+        if (large) blob_to_rows(prefix);
     }
-    if (mem_companion_form(prefix) <= HEAD_INLINE)
-        mem_companion_set_object(prefix, IN_BLOB, blob_with_head(mem_companion_head(prefix)));
-    if (mem_companion_form(prefix) == IN_BLOB && name.n + value.n > BLOB_MAX) blob_to_rows(prefix);
-    if (mem_companion_form(prefix) == IN_BLOB) blob_put(prefix, name, value);
+    if (mem_companion_form(prefix) == IN_BLOB) blob_put(e, prefix, name, value);
     else omap_put(&((struct mem_rows *)mem_companion_object(prefix))->map, name, value);
 }
 
@@ -320,10 +347,8 @@ static bool mem_companion_del(struct engine *e, struct key_ref *ref, bytes name)
     if (mem_companion_form(prefix) == IN_ROWS)
         return omap_del(&((struct mem_rows *)mem_companion_object(prefix))->map, name);
     packed *b = mem_companion_object(prefix);
-    bool equal;
-    u32 at = blob_find(b, name, &equal);
-    mem_companion_set_object(prefix, IN_BLOB, packed_erase(b, at, 2));
-    return equal;
+    mem_companion_set_object(prefix, IN_BLOB, packed_erase(b, blob_get(b, name), 2));
+    return true;
 }
 
 /* -- walks ----------------------------------------------------------------------------------------------- */

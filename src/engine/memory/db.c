@@ -305,17 +305,22 @@ static bool mem_random(struct engine *e, u32 db, u64 *rng, struct key_ref *ref)
     return entry != NULL;
 }
 
-/* First every bucket, then every item, so that cache misses overlap. */
+/* First every bucket, then every item, so that cache misses overlap; at a site then what companions refer
+ * to. */
 static void prefetch_some(struct engine *e, const struct want *want, u32 n)
 {
     u64 hash[PREFETCH_TOGETHER];
+    const struct entry *entry[PREFETCH_TOGETHER];
     for (u32 i = 0; i < n; i++) {
         const struct table *keys = &mem_db_of(e, want[i].db)->keys;
         hash[i] = table_hash(keys, want[i].key);
         table_prefetch_bucket(keys, hash[i]);
     }
     if (n == 1) return; /* that would wait for its bucket */
-    for (u32 i = 0; i < n; i++) table_prefetch_item(&mem_db_of(e, want[i].db)->keys, hash[i], ENTRY_BYTES);
+    for (u32 i = 0; i < n; i++)
+        entry[i] = table_prefetch_item(&mem_db_of(e, want[i].db)->keys, hash[i], ENTRY_BYTES);
+    for (u32 i = 0; i < n && UNLIKELY(e->site != NULL); i++)
+        if (entry[i]) mem_companion_prefetch(entry[i]);
 }
 
 static void mem_prefetch(struct engine *e, const struct want *want, u32 n)

@@ -196,6 +196,7 @@ extern const struct rows_ops mem_rows_ops;
 /* Moves the companion of ref's entry to `fresh`, which is about to replace that entry. The old entry keeps an
  * empty one; a snapshot has got it as it was. Returns fresh, which may have moved. */
 struct entry *mem_companion_carry(struct engine *, struct key_ref *ref, struct entry *fresh);
+void mem_companion_prefetch(const struct entry *); /* what its companion refers to */
 void mem_companion_discard(struct mem_engine *, struct entry *); /* frees what the prefix points to */
 size_t mem_companion_memory(const struct entry *);               /* bytes of prefix and rows */
 size_t mem_companion_usage(struct engine *, struct key_ref *);   /* bytes of the key's companion; 0: none */
