@@ -8,6 +8,8 @@ struct site_backlog_item {
     char *batch; /* the memory of this one and of those before it, if it is the last of its batch; or NULL */
 };
 
+#define COPIED_MAX ((size_t)1 << 20) /* bytes of a batch that is copied */
+
 /* Before each effect in a batch. */
 struct backlog_head {
     struct site_dot dot;
@@ -21,7 +23,7 @@ void site_backlog_init(struct site_backlog *b, size_t limit, const struct site_c
 
 static struct site_backlog_item *backlog_at(const struct site_backlog *b, u32 i)
 {
-    return &b->items[(b->first + i) % b->room];
+    return &b->items[(b->first + i) & (b->room - 1)];
 }
 
 static void backlog_drop_first(struct site_backlog *b)
@@ -30,7 +32,7 @@ static void backlog_drop_first(struct site_backlog *b)
     b->bytes -= item->raw.n;
     b->from.seq[item->dot.gid] = MAX(b->from.seq[item->dot.gid], item->dot.seq);
     mem_free(item->batch);
-    b->first = (b->first + 1) % b->room;
+    b->first = (b->first + 1) & (b->room - 1);
     b->n--;
     b->number++;
 }
@@ -61,21 +63,32 @@ void site_backlog_gather(struct buf *batch, struct site_dot dot, bytes raw)
     buf_append_bytes(batch, raw);
 }
 
+/* The memory of a batch: exactly as much as it needs. The buffer keeps its room for the next one. */
+static char *backlog_batch(struct buf *batch)
+{
+    if (batch->n <= COPIED_MAX) return memcpy(mem_alloc(batch->n), batch->p, batch->n);
+    if (batch->cap - batch->n > batch->n / 4) buf_trim(batch);
+    char *p = batch->p;
+    *batch = (struct buf){0};
+    return p;
+}
+
 void site_backlog_add(struct site_backlog *b, struct buf *batch)
 {
     struct site_backlog_item *item = NULL;
     struct backlog_head head;
-    if (batch->n == 0) return;
-    if (batch->cap - batch->n > batch->n / 4) buf_trim(batch);
-    for (size_t at = 0; at < batch->n; at += sizeof head + head.n) {
-        memcpy(&head, batch->p + at, sizeof head);
+    size_t n = batch->n;
+    if (n == 0) return;
+    char *p = backlog_batch(batch);
+    for (size_t at = 0; at < n; at += sizeof head + head.n) {
+        memcpy(&head, p + at, sizeof head);
         if (b->n == b->room) backlog_grow(b);
         item = backlog_at(b, b->n++);
-        *item = (struct site_backlog_item){head.dot, bytes_of(batch->p + at + sizeof head, head.n), NULL};
+        *item = (struct site_backlog_item){head.dot, bytes_of(p + at + sizeof head, head.n), NULL};
         b->bytes += head.n;
     }
-    item->batch = batch->p;
-    *batch = (struct buf){0};
+    item->batch = p;
+    buf_clear(batch);
     while (b->bytes > b->limit && b->n > 1) backlog_drop_first(b);
 }
 

@@ -7,7 +7,7 @@
 
 struct site_backlog {
     struct site_backlog_item *items; /* a ring */
-    u32 room, first, n;
+    u32 room, first, n; /* room: a power of two, or 0 */
     u64 number; /* of the first item; numbers only grow */
     size_t bytes, limit;
     struct site_clock from; /* of each site, all that comes after this is here */
@@ -15,10 +15,10 @@ struct site_backlog {
 
 void site_backlog_init(struct site_backlog *b, size_t limit, const struct site_clock *now);
 void site_backlog_release(struct site_backlog *b);
-/* Effects of a transaction are gathered in a buffer, and belong to the backlog when it is committed: they are
- * copied once. The oldest beyond the limit are dropped. */
+/* Effects of a transaction are gathered in a buffer, and are copied to the backlog when it is committed. The
+ * oldest beyond the limit are dropped. */
 void site_backlog_gather(struct buf *batch, struct site_dot dot, bytes raw);
-void site_backlog_add(struct site_backlog *b, struct buf *batch); /* takes the buffer's memory */
+void site_backlog_add(struct site_backlog *b, struct buf *batch); /* leaves the buffer empty */
 void site_backlog_gap(struct site_backlog *b,
                       const struct site_clock *now); /* a full sync: effects never came */
 

@@ -320,9 +320,7 @@ bytes site_plain_cell(char raw[SITE_PLAIN_CELL_MAX], enum value_type kind, struc
     raw[0] = 1 | SHOWN;
     char *p = site_write_dot(raw + 1, dot);
     if (kind == TYPE_SET || kind == TYPE_STREAM) return bytes_of(raw, (size_t)(p - raw));
-    stamp = htole64(stamp);
-    memcpy(p, &stamp, sizeof stamp);
-    return bytes_of(raw, (size_t)(p - raw) + sizeof stamp);
+    return bytes_of(raw, (size_t)(site_write_u64(p, stamp) - raw));
 }
 
 bool site_cell_is_plain(bytes cell, struct site_dot *dot)

@@ -40,14 +40,6 @@ void site_put_dot(struct buf *to, struct site_dot d)
     to->n += (size_t)(site_write_dot(p, d) - p);
 }
 
-struct site_dot site_get_dot(struct site_reader *r)
-{
-    struct site_dot d = {.gid = site_get_u8(r)};
-    if (d.gid) d.seq = site_get_varint(r);
-    if (d.seq >= SITE_SEQ_MAX) r->bad = true;
-    return d;
-}
-
 void site_put_clock(struct buf *to, const struct site_clock *c)
 {
     size_t count = to->n;

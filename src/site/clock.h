@@ -48,7 +48,13 @@ static inline char *site_write_dot(char *p, struct site_dot d) /* at most 11 byt
     *p++ = (char)d.gid;
     return d.gid ? site_write_varint(p, d.seq) : p;
 }
-struct site_dot site_get_dot(struct site_reader *r);
+static inline struct site_dot site_get_dot(struct site_reader *r)
+{
+    struct site_dot d = {.gid = site_get_u8(r)};
+    if (d.gid) d.seq = site_get_varint(r);
+    if (d.seq >= SITE_SEQ_MAX) r->bad = true;
+    return d;
+}
 void site_put_clock(struct buf *to, const struct site_clock *c);
 void site_get_clock(struct site_reader *r, struct site_clock *c);
 

@@ -28,6 +28,13 @@ static inline char *site_write_varint(char *p, u64 v)
     return p;
 }
 
+static inline char *site_write_u64(char *p, u64 v)
+{
+    v = htole64(v);
+    memcpy(p, &v, sizeof v);
+    return p + sizeof v;
+}
+
 static inline char *site_write_bytes(char *p, bytes b)
 {
     p = site_write_varint(p, b.n);
@@ -61,12 +68,15 @@ static inline u8 site_get_u8(struct site_reader *r)
 
 static inline u64 site_get_varint(struct site_reader *r)
 {
+    const char *p = r->p;
     u64 v = 0;
-    for (u32 shift = 0; shift < 64; shift += 7) {
-        u8 byte = site_get_u8(r);
+    for (u32 shift = 0; shift < 64 && p < r->end && !r->bad; shift += 7) {
+        u8 byte = (u8)*p++;
         if (shift == 63 && byte > 1) break;
         v |= (u64)(byte & 0x7f) << shift;
-        if (!(byte & 0x80)) return v;
+        if (byte & 0x80) continue;
+        r->p = p;
+        return v;
     }
     r->bad = true;
     return 0;

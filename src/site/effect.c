@@ -134,16 +134,19 @@ static const char set_end[] = {0, 0, 0};
 /* A hot path: one reservation, and no decisions. */
 void site_put_set(struct buf *to, u32 db, bytes name, bytes value, i64 at_ms, struct site_dot birth)
 {
-    buf_reserve(to, name.n + value.n + 64);
-    site_put_u8(to, MOVE_CLEAR);
-    put_name(to, db, name);
-    buf_append(to, set_middle, sizeof set_middle);
-    site_put_bytes(to, value);
-    buf_append(to, set_end, sizeof set_end);
-    if (at_ms == 0) return;
-    site_put_u8(to, MOVE_TTL | SAME_NAME);
-    site_put_varint(to, (u64)at_ms);
-    site_put_dot(to, birth);
+    char *p = buf_reserve(to, name.n + value.n + 64);
+    *p++ = MOVE_CLEAR;
+    p = site_write_varint(p, db);
+    p = site_write_bytes(p, name);
+    p = mempcpy(p, set_middle, sizeof set_middle);
+    p = site_write_bytes(p, value);
+    p = mempcpy(p, set_end, sizeof set_end);
+    if (at_ms) {
+        *p++ = (char)(MOVE_TTL | SAME_NAME);
+        p = site_write_varint(p, (u64)at_ms);
+        p = site_write_dot(p, birth);
+    }
+    to->n = (size_t)(p - to->p);
 }
 
 static bool get_these(struct site_reader *r, const char *want, size_t n)
@@ -257,6 +260,23 @@ bool site_moves_next(struct site_moves *it, struct site_move *m)
     if (has_path(m->op)) m->path = site_get_bytes(r);
     get_rest(r, m);
     return !r->bad;
+}
+
+bool site_effect_key(bytes raw, u32 *db, bytes *name, bytes *element)
+{
+    struct site_reader r = site_reader_of(raw);
+    struct site_move m;
+    site_get_dot(&r);
+    site_get_u64(&r);
+    for (u32 n = site_get_u8(&r); n > 0 && !r.bad; n--) site_get_dot(&r);
+    struct site_moves it = site_moves_of(bytes_of(r.p, site_left(&r)));
+    if (!has_name(site_get_u8(&r))) return false;
+    get_name(&r, db, name);
+    if (r.bad || !element) return !r.bad;
+    *element = (bytes){0};
+    while (!element->n && site_moves_next(&it, &m))
+        if (m.path.n) *element = m.path;
+    return true;
 }
 
 /* -- checking ------------------------------------------------------------------------------------- */

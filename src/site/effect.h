@@ -81,6 +81,10 @@ struct site_effect {
 bool site_effect_parse(bytes raw, struct site_effect *out, const char **why);
 void site_put_effect_head(struct buf *to, struct site_dot dot, u64 stamp, const struct site_clock *context);
 
+/* The key that an effect is about, or that its first move is about, to prefetch it: the effect is not
+ * checked. False: there is none. `element`, unless NULL: of the field, member or element; empty: none. */
+bool site_effect_key(bytes raw, u32 *db, bytes *name, bytes *element);
+
 /* Iterates over the moves of an effect, or over other bytes that contain moves. */
 struct site_moves {
     struct site_reader in;

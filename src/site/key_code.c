@@ -260,7 +260,5 @@ bytes site_set_head(char raw[SITE_SET_HEAD_MAX], struct site_dot dot, u64 stamp,
     raw[0] = CLAIM_ONE | PLAIN_STRING;
     if (deadline) raw[0] |= TTL_OWN;
     char *p = site_write_dot(raw + 1, dot);
-    stamp = htole64(stamp);
-    memcpy(p, &stamp, sizeof stamp);
-    return bytes_of(raw, (size_t)(p - raw) + sizeof stamp);
+    return bytes_of(raw, (size_t)(site_write_u64(p, stamp) - raw));
 }

@@ -57,6 +57,7 @@ static void to_backlog(void *arg, const struct site_effect *e)
     struct buf batch = {0};
     site_backlog_gather(&batch, e->dot, e->all);
     site_backlog_add(arg, &batch);
+    buf_release(&batch);
 }
 
 static void world_new(size_t backlog)
