@@ -10,6 +10,7 @@
 #include "server/commit.h"
 
 #define ASK_READ (64u << 10)
+#define ASK_PREFETCH_MAX 256
 #define ASK_READ_MORE (1u << 20) /* bytes per read while one long message arrives */
 #define ASK_LONGEST (2ll << 30)    /* a message: a value of 512 MB, or much in one command */
 #define ASK_GREETING_MAX (16u << 10) /* bytes of replies before the first message */
@@ -183,6 +184,25 @@ static bool ask_goes_on(const struct peer *x)
     return x->link.state != LINK_MERGE && region_site_may_take(lone_region(x->of->server), &x->link);
 }
 
+/* Prefetches keys for the effects that follow, as a tick does for requests. Returns up to which message. */
+static u32 ask_prefetch(const struct peer *x, u32 from)
+{
+    struct engine *e = lone_region(x->of->server)->eng;
+    const struct inbox *b = &x->inbox;
+    struct want want[ASK_PREFETCH_MAX];
+    u32 wants = 0, end = MIN(b->ready, from + MIN(e->caps.prefetch_ahead, ASK_PREFETCH_MAX));
+    for (u32 i = from; i < end; i++) {
+        struct want *w = &want[wants];
+        bytes *element = e->caps.prefetch_elements ? &w->element : NULL;
+        *w = (struct want){0};
+        if (b->commands[i].argc != 2) continue;
+        bool there = site_effect_key(inbox_arg(b, &b->commands[i], 1), &w->db, &w->key, element);
+        wants += there && w->db < e->databases;
+    }
+    if (wants > 1) e->ops->prefetch(e, want, wants);
+    return MAX(end, from + 1);
+}
+
 /* The messages of one read are one transaction. Messages after a full sync wait until it is merged, and
  * messages to a site in doubt until the doubt ends: then peer_resume is called. */
 static void ask_apply(struct peer *x)
@@ -192,9 +212,11 @@ static void ask_apply(struct peer *x)
     bool over = false;
     s->now_ms = node_begin(&s->node, clock_wall_ms());
     net_keep_output(&s->net); /* replies to requests of earlier ticks */
-    u32 n = 0;
-    while (n < x->inbox.ready && !r->doomed && !over && ask_goes_on(x))
+    u32 n = 0, fetched = 0;
+    while (n < x->inbox.ready && !r->doomed && !over && ask_goes_on(x)) {
+        if (n == fetched) fetched = ask_prefetch(x, n);
         over = !ask_take(x, &x->inbox.commands[n++]);
+    }
     x->inbox.ready = n;
     bool kept = server_commit(s, COMMIT_SITE);
     if (x->state != PEER_LINKED) return; /* a commit that failed has ended all links */
