@@ -2,6 +2,7 @@
  * capture_key.c. */
 #include "site/capture_parts.h"
 
+#define EFFECT_HEAD 32 /* bytes: two dots, a stamp, a count */
 #define KEPT_MOVES ((size_t)1 << 16) /* bytes of room that stay for the next effect */
 
 /* -- effects ---------------------------------------------------------------------------------------- */
@@ -72,13 +73,14 @@ void capture_open_effect(struct site_capture *c)
     e->stamp = s->hlc = site_next_stamp(s);
     e->context.seq[s->gid] = own;
     buf_clear(to);
-    site_put_dot(to, e->dot);
-    site_put_u64(to, e->stamp);
-    site_put_u8(to, (u8)(c->others + (own > 0)));
-    buf_append_bytes(to, buf_bytes(&c->before));
-    if (own) site_put_dot(to, (struct site_dot){own, s->gid});
-    buf_append_bytes(to, buf_bytes(&c->after));
-    c->head = to->n;
+    char *p = buf_reserve(to, EFFECT_HEAD + c->before.n + c->after.n);
+    p = site_write_dot(p, e->dot);
+    p = site_write_u64(p, e->stamp);
+    *p++ = (char)(c->others + (own > 0));
+    p = mempcpy(p, c->before.p, c->before.n);
+    if (own) p = site_write_dot(p, (struct site_dot){own, s->gid});
+    p = mempcpy(p, c->after.p, c->after.n);
+    c->head = to->n = (size_t)(p - to->p);
     c->open = true;
     c->named = c->made = false;
     c->rems = 0;
@@ -107,8 +109,8 @@ void capture_move(struct site_capture *c, const struct site_key *k, struct site_
     m->db = k->db;
     m->name = buf_bytes(&k->name);
     site_put_move(&c->site.moves, m, c->named);
-    c->named = true;
-    c->made = true;
+    c->named = c->made = true;
+    c->flows = false;
     if (!removes && m->op != MOVE_CLAIM && m->op != MOVE_KEEP) c->rems = 0;
 }
 
@@ -273,6 +275,7 @@ void capture_clear(struct site_capture *c, struct site_key *k)
     if (!c->open) capture_open_effect(c);
     site_move_clear(s, k, NULL);
     c->named = true;
+    c->flows = false;
     c->rems = 0;
     capture_clear_atoms(c, k);
 }

@@ -41,7 +41,8 @@ struct site_capture {
     bool text;                    /* `key` is a string whose bytes the caller may still change (str.edit) */
     /* private */
     bool open;                 /* there is an effect in site.moves */
-    bool named;                /* its last move was about `key` */
+    bool named;                /* its last move was about `key` … */
+    bool flows;                /* … and put an element; another one changes no more than its own row */
     bool made;                 /* it made something, that a FLUSH could not remove */
     bool current;              /* effect.context, before and after are the site's */
     bool cut;                  /* entries of a stream were removed, and its head not set since */

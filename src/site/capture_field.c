@@ -75,12 +75,21 @@ static bool field_reap(struct site_capture *c, struct key_ref *ref, bytes field,
     return due;
 }
 
+/* Whether fields have deadlines or marks; then the key is loaded. Usually the head says it all. */
+static bool field_has_times(struct site_capture *c, struct key_ref *ref)
+{
+    struct site_head h;
+    bytes raw;
+    if (!c->own->companion.head(c->site.e, ref, &raw)) return false;
+    return !site_get_head(raw, &h) && capture_key(c, ref)->timed;
+}
+
 static bool capture_reap_field(struct engine *e, struct key_ref *ref, bytes field, pair_fn fn, void *arg)
 {
     struct site_capture *c = capture_enter(e, ref);
     bool died = false;
     if (!capture_serves(c, ref->db)) died = c->own->map.reap_field(e, ref, field, fn, arg);
-    else if (UNLIKELY(capture_key(c, ref)->timed)) died = field_reap(c, ref, field, fn, arg);
+    else if (UNLIKELY(field_has_times(c, ref))) died = field_reap(c, ref, field, fn, arg);
     capture_leave(c);
     return died;
 }

@@ -35,11 +35,16 @@ static void plain_row(struct site_capture *c, enum value_type kind, bytes path)
     buf_append_bytes(&c->path, path);
 }
 
+static bool plain_is_named(const struct site_capture *c, const struct key_ref *ref)
+{
+    return c->key.db == ref->db && bytes_eq(buf_bytes(&c->key.name), ref->key);
+}
+
 /* As capture_move(), about a key that is not loaded. */
 static void plain_move(struct site_capture *c, const struct key_ref *ref, struct site_move *m)
 {
     struct site_key *k = &c->key;
-    bool same = c->named && k->db == ref->db && bytes_eq(buf_bytes(&k->name), ref->key);
+    bool same = c->named && plain_is_named(c, ref);
     if (!same) {
         k->db = ref->db;
         buf_clear(&k->name);
@@ -50,7 +55,7 @@ static void plain_move(struct site_capture *c, const struct key_ref *ref, struct
     m->name = buf_bytes(&k->name);
     site_put_move(&c->site.moves, m, same);
     c->named = c->made = true;
-    c->keyed = false;
+    c->keyed = c->flows = false;
     c->rems = 0;
 }
 
@@ -81,8 +86,10 @@ static void plain_keep(struct site_capture *c, struct key_ref *ref, struct site_
 bool capture_plain_begin(struct site_capture *c, struct key_ref *ref, u64 fresh, struct site_head *h)
 {
     bytes raw;
+    *h = (struct site_head){.stored = true};
+    if (c->flows && c->open && c->named && plain_is_named(c, ref)) return true;
     u64 elements = c->own->size(c->site.e, ref);
-    *h = (struct site_head){0};
+    h->stored = false;
     if (!c->own->companion.head(c->site.e, ref, &raw) && elements == fresh) {
         if (UNLIKELY(c->site.walks != NULL)) return false;
         capture_dot(c);
@@ -115,6 +122,7 @@ void capture_plain_put(struct site_capture *c, struct key_ref *ref, struct site_
 void capture_plain_end(struct site_capture *c, struct key_ref *ref, const struct site_head *h)
 {
     if (!h->stored || h->counted) plain_put_head(c, ref, h);
+    c->flows = !h->counted;
 }
 
 bool capture_plain_rem(struct site_capture *c, struct key_ref *ref, bytes path)
@@ -141,27 +149,12 @@ bool capture_plain_rem(struct site_capture *c, struct key_ref *ref, bytes path)
 
 /* -- lists ----------------------------------------------------------------------------------------- */
 
-/* The path of the first or last element, in c->seen; false: there is none. */
-static bool plain_list_end(struct site_capture *c, struct key_ref *ref, bool front)
-{
-    const struct companion_ops *ops = &c->own->companion;
-    const char from = front ? TYPE_LIST : TYPE_LIST + 1;
-    struct rows_iter it;
-    bytes row;
-    ops->iter(c->site.e, ref, bytes_of(&from, 1), !front, &it);
-    bool there = ops->next(&it, &row, NULL) && row.n > 1 && row.p[0] == TYPE_LIST;
-    buf_clear(&c->seen);
-    if (there) buf_append(&c->seen, row.p + 1, row.n - 1);
-    ops->done(&it);
-    return there;
-}
-
 bool capture_plain_push(struct site_capture *c, struct key_ref *ref, bool front, const bytes *v, u32 n)
 {
     struct site_head h;
     if (!capture_plain_begin(c, ref, 0, &h)) return false;
     i64 at = front ? -(i64)c->effect.stamp : (i64)c->effect.stamp;
-    if (plain_list_end(c, ref, front)) {
+    if (site_list_end(c->site.e, ref, front, &c->seen)) {
         i64 end = site_place_n(buf_bytes(&c->seen));
         at = front ? MIN(at, end - 1) : MAX(at, end + 1);
     }
@@ -176,7 +169,7 @@ bool capture_plain_push(struct site_capture *c, struct key_ref *ref, bool front,
 
 bool capture_plain_pop(struct site_capture *c, struct key_ref *ref, bool front)
 {
-    return plain_list_end(c, ref, front) && capture_plain_rem(c, ref, buf_bytes(&c->seen));
+    return site_list_end(c->site.e, ref, front, &c->seen) && capture_plain_rem(c, ref, buf_bytes(&c->seen));
 }
 
 /* -- streams --------------------------------------------------------------------------------------- */
@@ -194,10 +187,9 @@ bool capture_plain_entry(struct site_capture *c, struct key_ref *ref, bytes path
 
 bool capture_plain_only_entries(struct site_capture *c, struct key_ref *ref)
 {
-    const struct site_key *k = &c->key;
     struct site_head h;
-    return c->named && k->db == ref->db && bytes_eq(buf_bytes(&k->name), ref->key) && !c->cut &&
-           plain_head(c, ref, &h) && h.counted && site_head_is_plain(&h, TYPE_STREAM);
+    return c->named && plain_is_named(c, ref) && !c->cut && plain_head(c, ref, &h) && h.counted &&
+           site_head_is_plain(&h, TYPE_STREAM);
 }
 
 /* -- increments ------------------------------------------------------------------------------------ */

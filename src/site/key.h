@@ -125,6 +125,10 @@ bool site_head_is_set(bytes head, struct site_dot *dot);
 bytes site_set_head(char raw[SITE_SET_HEAD_MAX], struct site_dot dot, u64 stamp, bool deadline);
 
 /* Values of the type that the engine holds (show.c). */
+/* The path of the first or last element of a list; false: there is none. */
+bool site_list_end(struct engine *e, struct key_ref *ref, bool front, struct buf *path);
+/* Of streams, Redis's defaults: sizes of nodes matter to XTRIM ~ only. */
+#define SITE_NODE_LIMITS ((struct xnode_limits){.bytes = 4096, .entries = 100})
 void site_show_last_id(struct site_key *k); /* of a stream, as its entries and its cell say */
 bool site_show_get(struct site_key *k, const struct site_cell *c, struct buf *out);
 void site_show_put(struct site_key *k, const struct site_cell *c, bytes value);

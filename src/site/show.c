@@ -31,6 +31,20 @@ static u64 show_index(struct site_key *k, const struct site_cell *c)
     return index;
 }
 
+bool site_list_end(struct engine *e, struct key_ref *ref, bool front, struct buf *path)
+{
+    const struct companion_ops *ops = &e->ops->companion;
+    const char from = front ? TYPE_LIST : TYPE_LIST + 1;
+    struct rows_iter it;
+    bytes row;
+    ops->iter(e, ref, bytes_of(&from, 1), !front, &it);
+    bool there = ops->next(&it, &row, NULL) && row.n > 1 && row.p[0] == TYPE_LIST;
+    buf_clear(path);
+    if (there) buf_append(path, row.p + 1, row.n - 1);
+    ops->done(&it);
+    return there;
+}
+
 static bool show_get_score(struct site_key *k, const struct site_cell *c, struct buf *out)
 {
     double score;
@@ -41,16 +55,13 @@ static bool show_get_score(struct site_key *k, const struct site_cell *c, struct
 
 /* -- streams ----------------------------------------------------------------------------------------- */
 
-/* Redis's defaults: sizes of nodes matter to XTRIM ~ only. */
-#define NODE_LIMITS ((struct xnode_limits){.bytes = 4096, .entries = 100})
-
 static void show_put_entry(struct site_key *k, bytes path, bytes value)
 {
     struct xstream s;
     struct stream_id id = path.n ? stream_id_unpack(path.p) : STREAM_ID_MIN;
     xstream_open(&s, k->e, &k->ref);
     bool late = path.n && stream_id_cmp(id, s.last) < 0 && s.groups && !xstream_has(&s, id, NULL);
-    if (path.n) xstream_insert(&s, NODE_LIMITS, id, value);
+    if (path.n) xstream_insert(&s, SITE_NODE_LIMITS, id, value);
     if (late) xgroup_note_late(&s, id);
     xstream_save(&s);
 }
