@@ -28,7 +28,7 @@ enum {
     PLANT_NO_BIRTH = 262144,   /* APPEND and the like are as a SET, whose deadline goes its own way */
     PLANT_FAST_SET = 524288,   /* the fast path of SET is taken whatever there was */
     /* of another site's writes */
-    PLANT_FAST_RECEIVE = 1048576, /* the fast path replaces what the effect's author had not seen */
+    PLANT_FAST_RECEIVE = 1048576, /* the fast path replaces what the author of a SET, HSET … had not seen */
     /* of captured writes, too */
     PLANT_FAST_PUT = 2097152, /* the fast path of elements is taken whatever was in the key */
     /* of hash fields */
@@ -38,7 +38,14 @@ enum {
     /* of torn sites */
     PLANT_TORN_SPENDS = 33554432, /* they refer to deadlines that their clocks do not cover */
     PLANT_TORN_COUNTS = 67108864, /* they expire counters of which their clocks cover a part */
-    PLANT_TORN_TAKES = 134217728  /* an interrupted full sync takes what would have been written again */
+    PLANT_TORN_TAKES = 134217728, /* an interrupted full sync takes what would have been written again */
+    /* of another site's writes, on the fast path: it is taken although … */
+    PLANT_FAST_DEL = 268435456,    /* … the author of a DEL had not seen what it deletes */
+    PLANT_FAST_EXPIRE = 536870912, /* … the author of an EXPIRE had not seen the deadline that it replaces */
+    PLANT_FAST_REM = 1073741824,   /* … the author of an HDEL and the like had not seen the key as it is */
+    PLANT_FAST_ADD = 2147483648,   /* … the author of an increment had not seen the key as it is */
+    PLANT_FAST_PUSH = 4294967296,  /* … an element is not at the end of its list */
+    PLANT_FAST_KEEP = 8589934592   /* a write in place does not carry the deadline along */
 };
 
 #ifdef MAYFLY_PLANT

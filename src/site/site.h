@@ -86,7 +86,7 @@ struct site {
     struct buf recent; /* keys of which only metadata is left since this transaction: database, name */
     struct buf moves; /* of the effect that is being made (write.h) */
 #ifdef MAYFLY_PLANT
-    u32 planted;
+    u64 planted;
 #endif
     struct site_walk *walks; /* snapshots that are being sent (walk.h) */
     bool torn;               /* a full sync is being merged, or was when the site stopped (full.h) … */

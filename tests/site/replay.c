@@ -42,7 +42,7 @@ struct rsite {
 static struct world {
     bool rocks;
     bool captured; /* commands run as on a server, and their writes are captured */
-    u32 planted;
+    u64 planted;
     struct rsite sites[SITES]; /* [gid % SITES] while it lives */
     struct engine *spare[SITES];
     char folders[SITES][64];
@@ -1170,7 +1170,7 @@ int main(int argc, char **argv)
     ssize_t len;
     w.rocks = argc > 1 && strstr(argv[1], "rocksdb") != NULL;
     w.captured = argc > 1 && strncmp(argv[1], "captured-", 9) == 0;
-    w.planted = argc > 2 ? (u32)atoi(argv[2]) : 0;
+    w.planted = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
     while ((len = getline(&line, &room, stdin)) > 0) {
         line[len - 1] = 0;
         w.line++;
