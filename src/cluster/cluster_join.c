@@ -295,8 +295,7 @@ const struct bus_conn_ops *cluster_join_ops(void)
 
 static bool join_dead(const struct cluster *c, const struct cluster_node *n)
 {
-    i64 dead_ms = (i64)c->server->config.cluster_node_dead_after * 1000;
-    return n != c->nodes && (i64)uv_now(&c->server->loop) - n->reported_ms > dead_ms;
+    return schedule_silence_ms(c, n) > (i64)c->server->config.cluster_node_dead_after * 1000;
 }
 
 static u32 meta_voters_wanted(const struct cluster *c)

@@ -175,6 +175,7 @@ void cluster_end_part(struct member *m); /* of a tick, before an entry of rule 1
 
 /* cluster_schedule.c */
 void cluster_schedule_step(struct cluster *c);         /* on region 0's leader, now and then */
+i64 schedule_silence_ms(const struct cluster *c, const struct cluster_node *n); /* no report, or no beat */
 void cluster_take_step(struct cluster *c, bytes body); /* on a region's leader */
 
 /* cluster_autosplit.c */
@@ -197,6 +198,9 @@ void cluster_save(struct cluster *c); /* what regions have applied since the loo
 void cluster_awake(struct member *m, bool awake); /* its group wakes, or falls asleep: the timer visits it */
 void cluster_on_beat(struct cluster *c, struct cluster_node *n, bytes beat);
 void cluster_on_part(struct cluster *c, struct cluster_node *n); /* of a long message */
+/* How long the node has not been heard, by this node's ticks. Every node hears every other one, so a new
+ * leader of region 0 knows it at once, while reports reach only the leader. */
+i64 cluster_silence_ms(const struct cluster *c, const struct cluster_node *n);
 void cluster_on_closed(uv_handle_t *h); /* one of the cluster's own handles: the last one frees it */
 void cluster_tell_later(struct member *m); /* its group has committed: it is announced soon */
 void cluster_note_due(struct member *m, bool leads); /* a member's nearest deadline may have changed */

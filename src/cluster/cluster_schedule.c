@@ -13,6 +13,7 @@
 
 #define SCHEDULE_EVERY_MS \
     300                   /* up to twice as long, not in step with the leaders' own checks of who is active */
+#define BEGIN_MS 1500     /* after which the nodes have reported to a new leader */
 #define SCHEDULE_STEPS 16 /* at a time */
 #define SCHEDULE_MOVES 8  /* learners that catch up, in all … */
 #define SCHEDULE_MOVES_NODE 4 /* … and on one node */
@@ -27,10 +28,15 @@ struct step_frame {
 
 /* -- the table --------------------------------------------------------------------------------- */
 
+i64 schedule_silence_ms(const struct cluster *c, const struct cluster_node *n)
+{
+    if (n == c->nodes) return 0;
+    return MAX((i64)uv_now(&c->server->loop) - n->reported_ms, cluster_silence_ms(c, n));
+}
+
 static bool schedule_is_away(const struct cluster *c, const struct cluster_node *n)
 {
-    i64 away_ms = MAX(AWAY_MS, 2 * c->server->config.cluster_node_timeout);
-    return n != c->nodes && (i64)uv_now(&c->server->loop) - n->reported_ms > away_ms;
+    return schedule_silence_ms(c, n) > MAX(AWAY_MS, 2 * c->server->config.cluster_node_timeout);
 }
 
 static struct schedule_node *schedule_nodes(const struct cluster *c, size_t *count)
@@ -44,7 +50,7 @@ static struct schedule_node *schedule_nodes(const struct cluster *c, size_t *cou
         if (!cluster_is_member(c, at)) continue;
         v[n++] = (struct schedule_node){
             .node = at->number,
-            .heard_ms = (u64)(at == c->nodes ? (i64)uv_now(&c->server->loop) : at->reported_ms),
+            .heard_ms = (u64)((i64)uv_now(&c->server->loop) - schedule_silence_ms(c, at)),
             .away = schedule_is_away(c, at),
             .draining = at->draining,
         };
@@ -148,6 +154,13 @@ static bool step_fits(const struct member *m, const struct step_frame *f)
     return f->kind != SCHEDULE_ADD || (n && !n->draining && !member_has(m, f->node));
 }
 
+/* Leadership is not offered to a silent node: requests would wait in vain for it to be taken. */
+static bool step_reaches(struct cluster *c, u64 peer)
+{
+    const struct cluster_node *n = cluster_node_of(c, peer);
+    return n && cluster_silence_ms(c, n) < c->server->config.cluster_node_timeout;
+}
+
 static void step_log(const struct member *m, const struct step_frame *f)
 {
     const struct cluster_node *n = cluster_node_numbered(
@@ -174,7 +187,7 @@ void cluster_take_step(struct cluster *c, bytes body)
         return;
     }
     group_wall(m->group, (u64)clock_wall_ms());
-    if (f.kind == SCHEDULE_TRANSFER) group_transfer(m->group, f.peer);
+    if (f.kind == SCHEDULE_TRANSFER && step_reaches(c, f.peer)) group_transfer(m->group, f.peer);
     size_t n = step_changes(m, &f, change);
     if (n && group_change(m->group, change, n) == GROUP_CHANGE_PROPOSED) step_log(m, &f);
     cluster_stir(m);
@@ -182,9 +195,12 @@ void cluster_take_step(struct cluster *c, bytes body)
 
 /* -- now and then ------------------------------------------------------------------------------ */
 
-/* No node has reported to a new leader yet: all count as having just reported. */
+/* No node has reported to a new leader yet: all count as having just reported, if their beats are heard.
+ * Until their reports arrive it decides nothing: what it knows of leaders may be old, and if it was cut off,
+ * nodes that it could not hear may be back. */
 static void schedule_begin(struct cluster *c, i64 now_ms)
 {
+    c->schedule_ms = now_ms + MAX(BEGIN_MS, c->server->config.cluster_node_timeout / 2);
     for (struct cluster_node *n = c->nodes; n; n = n->next) n->reported_ms = now_ms;
     for (u32 i = 0; i < c->map.n; i++) c->map.rows[i].looked_version = 0;
     c->leads_meta = true;

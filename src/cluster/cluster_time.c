@@ -175,6 +175,13 @@ static void time_send_beats(struct cluster *c, bool held)
         if (n->link) bus_send(n->link, CLUSTER_BEAT, (bytes){0}, bytes_of(beat, held ? 9 : 8));
 }
 
+i64 cluster_silence_ms(const struct cluster *c, const struct cluster_node *n)
+{
+    if (n == c->nodes) return 0;
+    u64 ticks = MIN((u64)beat_silence(&n->beat, c->raft_ticks), c->raft_ticks); /* since the start at most */
+    return (i64)ticks * tick_interval(c);
+}
+
 static void time_beat(struct cluster *c, i64 ticks)
 {
     u64 before = c->raft_ticks;

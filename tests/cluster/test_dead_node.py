@@ -98,6 +98,34 @@ def whole(cluster):
     return True
 
 
+def test_a_dead_node_is_replaced_although_the_leader_of_region_0_changes():
+    """Each new leader knows for how long the node has been silent, and gives it no leadership."""
+    options = ('--cluster-node-timeout', '1000', '--cluster-node-dead-after', str(DEAD_AFTER_S), '--cluster-regions', '6')
+    with Cluster(4, options, replicas=3) as cluster:
+        eventually(lambda: whole(cluster), 120, 0.2)
+        victim = cluster.followers()[0]
+        with victim.client() as c:
+            dead = c.execute_command('CLUSTER', 'MYID')[:8]
+        victim.kill()
+        end = time.monotonic() + 6 * DEAD_AFTER_S
+        live = [n for n in cluster.nodes if n.alive()]
+
+        def logged(text):
+            return [line for n in live for line in n.logged().splitlines() if text in line]
+        while not logged('which is dead') and time.monotonic() < end:
+            leader = eventually(lambda: next((n for n in live if n.leads()), None), 60, 0.1)
+            to = next((n for n in live if n is not leader and n.region()), None)
+            if to:  # region 0 follows region 1
+                with leader.client() as c, to.client() as t:
+                    c.execute_command('CLUSTER', 'TRANSFER', 1, t.execute_command('CLUSTER', 'MYID'))
+            time.sleep(0.7 * DEAD_AFTER_S)
+        assert logged('which is dead'), 'no leader of region 0 has noticed it'
+        before = len(logged(f'leader to {dead}'))
+        eventually(lambda: whole(cluster), 120, 0.2)
+        assert len(logged(f'leader to {dead}')) == before
+        assert len(logged('have become even without this move')) == 0
+
+
 @pytest.mark.skipif('MAYFLY_DEAD_MB' not in os.environ, reason='takes minutes: make cluster-large')
 def test_the_members_of_a_dead_node_are_replaced_in_time():
     megabytes = int(os.environ.get('MAYFLY_DEAD_MB', ''))
