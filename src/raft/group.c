@@ -264,7 +264,7 @@ static void group_check_leadership(struct group *g)
     u64 term = s.role == RAFT_LEADER ? s.term : 0;
     if (term == g->leader_term) return;
     g->leader_term = term;
-    g->floor_ms = g->proposed_ms = g->rules_index = g->successor = 0;
+    g->floor_ms = g->proposed_ms = g->rules_index = g->successor = g->caught_id = 0;
     g->untold = false;
     if (g->flight.active) group_abandon(g, GROUP_LOSS_UNKNOWN);
     group_fail_reads(g);

@@ -1,7 +1,10 @@
 /* Leadership, members, snapshots, compaction, and queries about a group. */
 #include "raft/group_parts.h"
 
-enum { GROUP_CATCH_UP_ENTRIES = 64 };
+enum {
+    GROUP_CATCH_UP_ENTRIES = 64,
+    GROUP_INSTALL_TICKS = 6000 /* ten minutes, with elections after a second */
+};
 
 /* ---- Leadership and membership. */
 
@@ -141,8 +144,20 @@ void group_installed(struct group *g, const struct raft_applied *at)
 
 void group_snapshot_sent(struct group *g, u64 to, bool ok)
 {
+    struct raft_progress p;
+    if (ok && raft_core_progress(g->core, to, &p) && p.pending_snapshot)
+        g->caught_id = to, g->caught_index = p.pending_snapshot, g->caught_tick = g->ticks;
     raft_core_snapshot_sent(g->core, to, ok);
     group_run(g);
+}
+
+/* Whether a member that has got a snapshot is still installing it: it would need another one if the log did
+ * not keep the entries after it. */
+static bool group_catches_up(const struct group *g)
+{
+    struct raft_progress p;
+    if (!g->caught_id || g->ticks - g->caught_tick > GROUP_INSTALL_TICKS) return false;
+    return raft_core_progress(g->core, g->caught_id, &p) && p.matched < g->caught_index;
 }
 
 /* The first index to keep: entries that active followers still need, within limits. */
@@ -157,7 +172,7 @@ static u64 group_needed_from(const struct group *g, u64 last_index)
         u64 has = p.state == 2 ? MAX(p.pending_snapshot, p.matched) : p.matched;
         if (has < needed) needed = has;
     }
-    return needed;
+    return group_catches_up(g) ? MIN(needed, g->caught_index) : needed;
 }
 
 void group_compact(struct group *g, u64 flushed_index)

@@ -71,6 +71,10 @@ struct group {
     bool tell_now;   /* … and must announce them at once */
     u64 successor, successor_tick; /* leadership is being transferred there since this tick; 0: it is not */
 
+    /* A member that got a snapshot at this index, at that tick: it installs it, and answers nothing until it
+     * needs the entries after it. 0: there is none. */
+    u64 caught_id, caught_index, caught_tick;
+
     u64 reads_number, reads_asked_tick; /* of the last ReadIndex */
     struct group_read *reads;
     size_t reads_n, reads_cap;

@@ -781,6 +781,72 @@ static void test_a_snapshot_is_installed_before_the_log_is_emptied(void **unused
     world_free(w);
 }
 
+static void test_the_log_waits_for_a_member_that_installs_a_snapshot(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    struct member *a = &w->member[1], *c = &w->member[3];
+    world_isolate(w, 3);
+    for (u32 i = 0; i < 12; i++) {
+        evaluate(a, "x", 0);
+        world_run(w);
+    }
+    group_compact(a->group, a->at.index);
+    world_heal(w);
+    c->manual = true;
+    for (u32 i = 0; i < 30 && !status(c).installing; i++) {
+        member_sync(c);
+        world_tick(w, 1);
+    }
+    assert_true(status(c).installing);
+    world_tick(w, 30); /* it has not answered for long */
+    for (u32 i = 0; i < 3; i++) { /* log_entries_max is 4 */
+        evaluate(a, "y", 0);
+        world_run(w);
+    }
+    group_compact(a->group, a->at.index);
+    assert_int_equal(a->point_index, c->incoming_at.index);
+    c->at = c->incoming_at;
+    memcpy(c->state, c->incoming, sizeof(c->state));
+    group_installed(c->group, &c->incoming_at);
+    member_sync(c);
+    c->manual = false;
+    evaluate(a, "z", 0);
+    world_tick(w, 12);
+    assert_string_equal(c->state, "z"); /* without another snapshot: it would have to be installed */
+    world_free(w);
+}
+
+static void test_the_log_waits_for_a_snapshot_of_the_same_leadership_only(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    struct member *a = &w->member[1], *b = &w->member[2];
+    world_isolate(w, 3);
+    for (u32 i = 0; i < 12; i++) {
+        evaluate(a, "x", 0);
+        world_run(w);
+    }
+    group_compact(a->group, a->at.index);
+    world_heal(w);
+    w->member[3].manual = true; /* it gets a snapshot, and is gone before it has answered */
+    for (u32 i = 0; i < 30 && !status(&w->member[3]).installing; i++) {
+        member_sync(&w->member[3]);
+        world_tick(w, 1);
+    }
+    world_isolate(w, 3);
+    group_transfer(a->group, 2);
+    world_tick(w, 20);
+    assert_true(group_is_leader(b->group));
+    group_transfer(b->group, 1);
+    world_tick(w, 20);
+    assert_true(group_is_leader(a->group));
+    world_tick(w, 20);
+    evaluate(a, "y", 0);
+    world_run(w);
+    group_compact(a->group, a->at.index);
+    assert_int_equal(a->point_index, a->at.index);
+    world_free(w);
+}
+
 /* ---- Membership. */
 
 static enum group_change change(struct member *m, u64 id, enum raft_change_type type)
@@ -1424,6 +1490,8 @@ int main(void)
         cmocka_unit_test(test_a_follower_read_moves_the_clock_past_deadlines),
         cmocka_unit_test(test_a_follower_read_without_a_leader_fails),
         cmocka_unit_test(test_a_snapshot_is_installed_before_the_log_is_emptied),
+        cmocka_unit_test(test_the_log_waits_for_a_member_that_installs_a_snapshot),
+        cmocka_unit_test(test_the_log_waits_for_a_snapshot_of_the_same_leadership_only),
         cmocka_unit_test(test_changes_that_make_no_sense_are_refused),
         cmocka_unit_test(test_a_voter_becomes_a_learner),
         cmocka_unit_test(test_a_learner_without_data_does_not_vote),
