@@ -1,33 +1,48 @@
 /* Replaces a region's data by a snapshot, on a node that has other regions, too.
  *
- * The file is complete and synced when this begins. A row records that it is being installed, and its state.
- * Then the old data is deleted, the file is loaded in slices while other regions are served, and the last
- * transaction stores the state and deletes the row. If the node stops meanwhile, it finds the row at the next
- * start, and installs the file from the beginning before it starts the region's group. The region serves no
- * clients until then.
+ * The file is complete and synced when this begins. One transaction deletes the old data, and writes a row
+ * that records that the snapshot is being installed, and its state. Then the file is loaded in slices while
+ * other regions are served, and the last transaction stores the state and deletes the row. When that is
+ * synced, the file is removed and the group continues.
+ *
+ *     install_begin → loading, one at a time, in slices → stored, waits for a sync → snapshot_installed
+ *
+ * All transactions are in RocksDB's log in this order, so none but the last need be synced. If the node stops
+ * meanwhile, it finds the row at the next start, and installs the file from the beginning before it starts
+ * the region's group, or it does not find it, and has the old data. The region serves no clients until then.
+ *
+ * A slice is followed by a rest of three times its length, in wall time, because requests need the loops of
+ * several nodes, which may share cores (decision 020).
  *
  * (A node whose only region has all slots loads the file beside its data instead: loading_sync.) */
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cluster/cluster_parts.h"
 #include "cluster/snapshot.h"
 #include "persist/disk_file.h"
 #include "persist/rdb_file.h"
 #include "script/functions.h"
 
-#define SLICE_BYTES (256u << 10)
+#define SLICE_BYTES (64u << 10) /* most of the work is in the commit, which can't be divided */
+#define RESTS 3                 /* times as long as a slice took */
+#define SYNC_MS 5               /* between two looks at whether the last transaction is synced */
 
 struct cluster_install {
+    struct cluster_install *next; /* of cluster.installs */
     struct member *member;
     struct raft_applied at;
     char path[4200];
-    uv_idle_t idle;
-    bool idles;
     struct rdb_source source;
     int fd;
+    u64 size;
+    i64 begun_ms; /* by the loop's time */
+    bool stored;  /* everything is loaded … */
+    u64 mark;     /* … and synced when the logs have come so far */
     struct rdb_loader loader;
 };
 
@@ -49,10 +64,10 @@ static void install_put_row(const struct cluster_install *i)
     cluster_write_nodes(i->member->cluster, e); /* came with the snapshot */
 }
 
-static void install_commit(struct cluster_install *i, bool durable)
+static void install_commit(struct cluster_install *i)
 {
     struct region *r = i->member->region;
-    r->eng->relaxed = !durable;
+    r->eng->relaxed = true;
     bool kept = region_commit(r);
     r->eng->relaxed = false;
     if (!kept) cluster_die(i->member->cluster, "the storage can't keep a snapshot that the group relies on");
@@ -74,7 +89,7 @@ static bool install_keep_dead(void *arg UNUSED, u32 db UNUSED, bytes key UNUSED,
     return true;
 }
 
-static void install_commit_chunk(void *arg) { install_commit(arg, false); }
+static void install_commit_chunk(void *arg) { install_commit(arg); }
 
 static void install_open(struct cluster_install *i)
 {
@@ -92,13 +107,15 @@ static void install_open(struct cluster_install *i)
                                 .commit_chunk = install_commit_chunk,
                                 .arg = i,
                                 .node = home ? &m->server->node : NULL};
+    i->size = (u64)st.st_size;
     rdb_loader_init(&i->loader, &m->region->ks, &i->source, (u64)st.st_size, &policy);
 }
 
 /* -- the data ---------------------------------------------------------------------------------- */
 
 /* Splits and merges that this member has not seen gave the region other slots. Members of regions that were
- * merged into it are destroyed first: since the row is durable, they are not needed to apply the merges. */
+ * merged into it are destroyed first: since the row is written before that is, they are not needed to apply
+ * the merges. */
 static void install_move(struct cluster_install *i)
 {
     struct member *m = i->member;
@@ -110,7 +127,7 @@ static void install_move(struct cluster_install *i)
     cluster_destroy_superseded(m->cluster);
     if (same) return;
     rocks_region_move(r->eng, to.first, to.last);
-    install_commit(i, true);
+    install_commit(i);
     m->slots = to;
     r->ks.first_slot = to.first;
     region_map_give(map, r, to.first, to.last);
@@ -122,7 +139,8 @@ static void install_empty(struct cluster_install *i)
     struct region *r = i->member->region;
     region_flushing_all(r);
     r->eng->ops->flush(r->eng, 0);
-    install_commit(i, true); /* with the row */
+    install_commit(i); /* with the row */
+    crash_point("install-emptied");
     install_move(i);
 }
 
@@ -145,7 +163,7 @@ static void install_prepare(struct cluster_install *i)
 }
 
 /* True: there is more. */
-static bool install_step(struct cluster_install *i)
+static bool install_slice(struct cluster_install *i)
 {
     struct member *m = i->member;
     err e = rdb_loader_step(&i->loader, SLICE_BYTES);
@@ -153,7 +171,8 @@ static bool install_step(struct cluster_install *i)
         log_line(&m->server->log, LOG_WARNING, "%s: %s", i->path, i->loader.error);
         cluster_die(m->cluster, "a snapshot that the group relies on can't be loaded");
     }
-    install_commit(i, false);
+    install_commit(i);
+    crash_point("install-slice");
     return e == ERR_AGAIN;
 }
 
@@ -164,52 +183,96 @@ static void install_store(struct cluster_install *i)
     char name[40];
     member_adopt(m, &i->at);
     e->ops->meta.del(e, META_CLUSTER, install_row(m->number, name));
-    install_commit(i, true);
-    disk_remove_later(&m->server->loop, i->path);
+    install_commit(i);
+    i->stored = true;
+    crash_point("install-stored");
 }
 
 /* -- life -------------------------------------------------------------------------------------- */
 
-static void install_on_closed(uv_handle_t *h) { mem_free(h->data); }
+static struct cluster_install *install_new(struct member *m, const struct raft_applied *at)
+{
+    struct cluster_install *i = mem_zalloc(sizeof *i), **end = &m->cluster->installs;
+    i->member = m;
+    i->at = *at;
+    i->begun_ms = (i64)uv_now(&m->server->loop);
+    snapshot_path(m, i->path, "");
+    while (*end) end = &(*end)->next;
+    return *end = m->install = i;
+}
 
 static void install_free(struct cluster_install *i)
 {
+    struct cluster_install **at = &i->member->cluster->installs;
+    while (*at != i) at = &(*at)->next;
+    *at = i->next;
     i->member->install = NULL;
     rdb_loader_release(&i->loader);
     close(i->fd);
-    if (i->idles) uv_close((uv_handle_t *)&i->idle, install_on_closed);
-    else mem_free(i);
+    mem_free(i);
 }
 
-static void install_on_idle(uv_idle_t *h)
+/* The last transaction is synced. */
+static void install_end(struct cluster_install *i)
 {
-    struct cluster_install *i = h->data;
     struct member *m = i->member;
-    if (install_step(i)) return;
-    install_store(i);
     struct raft_applied at = i->at;
+    disk_remove_later(&m->server->loop, i->path);
     install_free(i);
+    crash_point("install-synced");
     snapshot_installed(m, &at);
 }
 
-static struct cluster_install *install_new(struct member *m, const struct raft_applied *at)
+/* Returns how many us it took. */
+static i64 install_work(struct cluster_install *i)
 {
-    struct cluster_install *i = mem_zalloc(sizeof *i);
-    i->member = m;
-    i->at = *at;
-    snapshot_path(m, i->path, "");
-    return m->install = i;
+    i64 begun_us = clock_mono_us();
+    if (!install_slice(i)) {
+        install_store(i);
+        i->mark = cluster_log_sync(i->member->log);
+    }
+    return clock_mono_us() - begun_us;
+}
+
+/* Those that are stored end when they are synced; the first of the others is loaded. Its old files may still
+ * have to be removed: a row would wait for that. */
+void install_on_timer(uv_timer_t *t)
+{
+    struct cluster *c = t->data;
+    struct cluster_install *i = c->installs;
+    i64 wait_ms = SYNC_MS;
+    while (i && i->stored && cluster_logs_synced(c->logs) < i->mark) i = i->next;
+    if (!i) {
+        if (c->installs) uv_timer_start(t, install_on_timer, SYNC_MS, 0);
+        return;
+    }
+    if (i->stored) install_end(i);
+    else if (!rocks_drops_files(c->server->rocks)) wait_ms = install_work(i) * RESTS / 1000;
+    uv_timer_start(t, install_on_timer, (u64)MAX(wait_ms, 1), 0);
 }
 
 void install_begin(struct member *m, const struct raft_applied *at)
 {
     member_save(m); /* what was applied before */
-    struct cluster_install *i = install_new(m, at);
-    install_prepare(i);
-    uv_idle_init(&m->server->loop, &i->idle);
-    i->idle.data = i;
-    i->idles = true;
-    uv_idle_start(&i->idle, install_on_idle);
+    install_prepare(install_new(m, at));
+    uv_timer_start(&m->cluster->install_timer, install_on_timer, 1, 0);
+}
+
+bool install_is_busy(const struct cluster *c)
+{
+    u32 n = 0;
+    for (const struct cluster_install *i = c->installs; i; i = i->next) n++;
+    return n >= INSTALLS_MAX;
+}
+
+void install_info(const struct cluster *c, struct buf *b)
+{
+    u32 n = 0;
+    for (const struct cluster_install *i = c->installs; i; i = i->next, n++)
+        buf_printf(b,
+                   "snapshot_loading%u:region=%llu,index=%llu,bytes=%llu,bytes_total=%llu,seconds=%lld\r\n",
+                   n, (ull)i->member->number, (ull)i->at.index, (ull)rdb_loader_offset(&i->loader),
+                   (ull)i->size, (long long)(((i64)uv_now(&c->server->loop) - i->begun_ms) / 1000));
 }
 
 void install_stop(struct member *m)
@@ -241,6 +304,28 @@ static void install_find_row(void *arg, bytes name, bytes value, double unused U
     if (bytes_eq(name, install_row(f->number, own))) f->found = member_decode(value, &f->at, &f->peer);
 }
 
+/* The file is needed until then. */
+static void install_sync(struct cluster *c)
+{
+    struct rocks_log_batch *b = rocks_log_batch_open(c->server->rocks);
+    if (!rocks_log_write(b, true)) cluster_die(c, "the storage can't sync a snapshot");
+    rocks_log_batch_close(b);
+}
+
+/* Files of snapshots that no row asks for: the node stopped before there was one, or after it was deleted. */
+static void install_remove_files(struct cluster *c)
+{
+    const char *folder = c->server->config.dir.p;
+    char path[4200];
+    DIR *d = opendir(folder);
+    for (struct dirent *f; d && (f = readdir(d));) {
+        if (strncmp(f->d_name, SNAPSHOT_FILE, strlen(SNAPSHOT_FILE)) != 0) continue;
+        snprintf(path, sizeof path, "%s/%s", folder, f->d_name);
+        unlink(path); /* at once: the next one may get this name */
+    }
+    if (d) closedir(d);
+}
+
 void install_resume(struct cluster *c)
 {
     for (u32 k = 0; k < c->members_n; k++) {
@@ -255,9 +340,11 @@ void install_resume(struct cluster *c)
         u32 members = c->members_n;
         struct cluster_install *i = install_new(m, &f.at);
         install_prepare(i);
-        while (install_step(i)) {}
+        while (install_slice(i)) {}
         install_store(i);
+        install_sync(c);
         install_free(i);
         if (c->members_n != members) k = 0; /* some have made room */
     }
+    install_remove_files(c);
 }

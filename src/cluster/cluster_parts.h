@@ -50,6 +50,7 @@ struct cluster {
     uv_poll_t batch_timer;
     int batch_fd;
     uv_timer_t timer, tell_timer, save_timer;
+    uv_timer_t install_timer;   /* the next piece of a snapshot is to be loaded */
     u64 checks, digest_mismatches;
     u64 diverged;               /* the index at which this node's data was found to differ; 0: it does not */
     uv_prepare_t prepare;
@@ -61,6 +62,7 @@ struct cluster {
     i64 beat_us;                /* when the last beats were sent */
     struct snapshot_out *out;   /* snapshot.c: the snapshot being sent; NULL: none … */
     struct snapshot_in *in;     /* … and the one being received */
+    struct cluster_install *installs; /* those that are installed, the oldest first: by their next */
     struct {
         u64 sent, failed, installed; /* failed: at either end */
         u64 bytes_out, bytes_in;
@@ -206,7 +208,11 @@ void cluster_tell_later(struct member *m); /* its group has committed: it is ann
 void cluster_note_due(struct member *m, bool leads); /* a member's nearest deadline may have changed */
 
 /* cluster_install.c */
+#define INSTALLS_MAX 2 /* at a time on a node: one is loaded while another one arrives, or waits */
 void install_begin(struct member *m, const struct raft_applied *at); /* of the file that was received */
+void install_on_timer(uv_timer_t *t);
+bool install_is_busy(const struct cluster *c); /* there are as many as may be */
+void install_info(const struct cluster *c, struct buf *b);
 void install_resume(struct cluster *c); /* at start: those that were in progress when the node ended */
 void install_stop(struct member *m);
 void install_erase(struct member *m, struct engine *e); /* in the transaction that destroys the member */

@@ -237,7 +237,7 @@ static void in_free(struct snapshot_in *in)
 
 void snapshot_path(const struct member *m, char path[4200], const char *ending)
 {
-    snprintf(path, 4200, "%s/raft-snapshot-%llu.rdb%s", m->server->config.dir.p, (ull)m->number, ending);
+    snprintf(path, 4200, "%s/" SNAPSHOT_FILE "%llu.rdb%s", m->server->config.dir.p, (ull)m->number, ending);
 }
 
 static void in_stored(void *arg, bool ok);
@@ -350,11 +350,13 @@ static void in_on_frame(struct bus_conn *conn, u8 type, bytes body)
     else if (in->open && disk_file_full(&in->file)) bus_conn_pause(conn, true);
 }
 
+static bool in_is_busy(const struct cluster *c) { return c->in || install_is_busy(c); }
+
 static void in_on_open(struct bus_conn *conn)
 {
     struct cluster *c = bus_conn_user(conn);
     const struct cluster_node *n = cluster_find(c, bus_conn_node(conn), BUS_NODE_ID);
-    if (c->in) {
+    if (in_is_busy(c)) {
         bus_conn_close(conn, "another snapshot is under way");
         return;
     }
@@ -378,8 +380,9 @@ const struct bus_conn_ops *snapshot_accept(struct cluster *c, void **user, const
     static const struct bus_conn_ops ops = {
         .on_open = in_on_open, .on_frame = in_on_frame, .on_closed = in_on_closed};
     *user = c;
-    if (c->in || !c->started) *why = "another snapshot is under way";
-    return c->in || !c->started ? NULL : &ops;
+    bool busy = in_is_busy(c) || !c->started;
+    if (busy) *why = "another snapshot is under way";
+    return busy ? NULL : &ops;
 }
 
 /* -- installing -------------------------------------------------------------------------------- */
@@ -414,7 +417,6 @@ static void in_adopt(struct server *s)
 void snapshot_installed(struct member *m, const struct raft_applied *at)
 {
     struct cluster *c = m->cluster;
-    in_free(c->in);
     region_begin(m->region, (i64)MAX(at->clock_ms, 1u));
     group_wall(m->group, (u64)clock_wall_ms());
     group_installed(m->group, at);
@@ -434,6 +436,7 @@ static void in_loaded(struct server *s, bool ok)
     struct raft_applied at = c->in->at;
     snapshot_path(m, path, "");
     disk_remove_later(&s->loop, path);
+    in_free(c->in);
     snapshot_installed(m, &at);
 }
 
@@ -466,7 +469,9 @@ void snapshot_install(struct member *m, u64 index, u64 term)
     }
     snapshot_restart(c->server);
     in_learn_nodes(c->in);
-    install_begin(m, &c->in->at);
+    struct raft_applied at = c->in->at;
+    in_free(c->in); /* the next one may come while this one is loaded */
+    install_begin(m, &at);
 }
 
 void snapshot_discard(struct member *m)
@@ -518,6 +523,7 @@ void snapshot_info(struct cluster *c, struct buf *b)
                    (ull)in->at.index, in_state(in), (ull)in->bytes,
                    (long long)snapshot_seconds(c, in->begun_ms));
     }
+    install_info(c, b);
 }
 
 static bool report_is_due(const struct cluster *c, i64 *reported_ms)

@@ -20,7 +20,8 @@ void snapshot_discard(struct member *m);
 /* For a connection on which one is received. */
 const struct bus_conn_ops *snapshot_accept(struct cluster *c, void **user, const char **why);
 
-/* The path of a received snapshot's file. */
+/* The path of a received snapshot's file, whose name begins with SNAPSHOT_FILE. */
+#define SNAPSHOT_FILE "raft-snapshot-"
 void snapshot_path(const struct member *m, char path[4200], const char *ending);
 void snapshot_installed(struct member *m, const struct raft_applied *at); /* cluster_install.c is done */
 bool snapshot_is_sent(const struct member *m); /* one of this region is being sent */

@@ -17,6 +17,7 @@ import test_monitoring  # noqa: E402
 from test_metrics import scrape  # noqa: E402
 
 PATIENT = ('--cluster-node-timeout', '3000')
+TWO_REGIONS = ('--cluster-regions', '2', '--cluster-balance', 'no')
 
 
 def fill(client, prefix, count, size=1000):
@@ -112,6 +113,40 @@ def test_killed_while_installing_it_has_the_old_data_or_the_new():
             c.settled(3, 180)
 
 
+def test_killed_at_each_step_of_an_installation_it_has_the_new_data():
+    """On a node with several regions: what was recorded is installed again at the start, without the others."""
+    points = ('install-emptied', 'install-slice', 'install-slice:5', 'install-stored', 'install-synced')
+    with Cluster(3, (*PATIENT, '--cluster-log-keep-entries', '20', *TWO_REGIONS)) as c:
+        for attempt, point in enumerate(points):
+            victim = c.followers()[0]
+            victim.kill()
+            applied = int(eventually(c.leader).region()['applied'])
+            with c.leader().client() as w:      # slot 3300 is in region 1
+                w.flushall()
+                fill(w, f'{{b}}{attempt}-', 4000)
+                for i in range(60):
+                    w.set('{b}n', i)
+            eventually(lambda: int(c.leader().region()['first']) > applied + 1, 60)
+            victim.env = {'MAYFLY_CRASH_AT': point}
+            victim.start()
+            eventually(lambda: not victim.alive(), 90, 0.01)
+            others = [n for n in c.nodes if n is not victim]
+            for n in others:
+                n.proc.send_signal(signal.SIGSTOP)
+            try:
+                victim.env, mark = {}, len(victim.logged())
+                victim.start()
+                eventually(lambda: 'Ready to accept' in logged_since(victim, mark), 60)
+                with victim.client() as r:
+                    names = r.keys('{b}*')
+                    assert len(names) == 4001 and {k[3] for k in names} == {'n', str(attempt)}, (point, len(names))
+            finally:
+                for n in others:
+                    n.proc.send_signal(signal.SIGCONT)
+            c.settled(3, 180)
+            assert [f for f in os.listdir(victim.folder) if f.startswith('raft-snapshot')] == [], point
+
+
 @pytest.fixture
 def slow(monkeypatch):
     """Machines whose disks can be made slow."""
@@ -151,6 +186,33 @@ def test_the_sender_dies_while_a_snapshot_is_stored(slow):
         old.start()
         c.settled(3)
         assert victim.alive() and info(victim)['snapshots_installed'] >= 1
+
+
+def test_the_file_stays_until_what_was_loaded_is_synced(slow):
+    """Otherwise a power cut would leave a node that has to install a file it no longer has."""
+    with Cluster(3, (*FAR_BEHIND, *TWO_REGIONS), slow.node) as c:
+        victim = c.followers()[0]
+        had = int(victim.region()['last'])
+        victim.kill()
+        with c.leader().client() as w:      # slot 3300 is in region 1
+            fill(w, '{b}', 6000)
+            for i in range(60):
+                w.set('{b}n', i)
+        eventually(lambda: int(c.leader().region()['first']) > had + 1, 60)
+        mark = len(victim.logged())
+        victim.start()
+        eventually(lambda: 'Installing the snapshot of region 1' in logged_since(victim, mark), 90, 0.001)
+        slow.dials['sync', c.nodes.index(victim)].turn(5000)
+        path = os.path.join(victim.folder, 'raft-snapshot-1.rdb')
+
+        def loaded():
+            of = info(victim).get('snapshot_loading0')
+            return of and of['bytes'] == of['bytes_total']
+        eventually(loaded, 60, 0.01)
+        assert os.path.exists(path) and 'snapshot of region 1 is installed' not in logged_since(victim, mark)
+        slow.dials['sync', c.nodes.index(victim)].turn(0)
+        c.settled(3)
+        eventually(lambda: not os.path.exists(path))
 
 
 def test_shut_down_while_a_snapshot_is_stored(slow):

@@ -107,6 +107,8 @@ u64 rocks_slots_bytes(struct engine *e, u16 first, u16 last, u64 keys);
 u16 rocks_half(struct engine *e, u64 keys);
 u64 rocks_written(struct engine *e); /* bytes that the region has committed since it was opened … */
 u64 rocks_written_all(const struct rocks *db); /* … and all of the database, Raft logs included */
+/* Files of deleted ranges are yet to be removed: rows put into such a range wait for that. */
+bool rocks_drops_files(const struct rocks *db);
 /* Calls fn for the keys of a slot, as the open transaction sees them, until it returns false. */
 void rocks_slot_keys(struct engine *e, u32 db, u16 slot, bool (*fn)(void *arg, struct key_ref *ref),
                      void *arg);

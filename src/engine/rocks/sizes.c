@@ -57,3 +57,5 @@ u16 rocks_half(struct engine *e, u64 keys)
 u64 rocks_written(struct engine *e) { return store_session_written(rk_of(e)->session); }
 
 u64 rocks_written_all(const struct rocks *db) { return store_written(db->store); }
+
+bool rocks_drops_files(const struct rocks *db) { return store_drops_files(db->store); }

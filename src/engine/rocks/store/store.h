@@ -130,6 +130,8 @@ void store_orphaned(struct store *s, enum family f, u64 rows);
  * written before, and nothing put there since. */
 void store_drop_files(struct store_session *s, enum family f, bytes from, bytes to);
 
+bool store_drops_files(const struct store *s); /* any range's files are yet to go: puts there would wait */
+
 /* Has a range full of deleted rows compacted soon, in the background. */
 void store_compact_soon(struct store_session *s, enum family f, bytes from, bytes to);
 

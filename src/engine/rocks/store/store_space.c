@@ -288,6 +288,11 @@ void store_run_drops(struct store *s, u32 n, bool synced)
     }
 }
 
+bool store_drops_files(const struct store *s)
+{
+    return atomic_load_explicit(&s->drops_pending, memory_order_relaxed) != 0;
+}
+
 static bool in_a_drop(const struct store *s, enum family f, bytes key)
 {
     for (const struct file_drop *d = s->drops; d; d = d->next) {
