@@ -17,7 +17,9 @@
 #include "persist/disk_io.h"
 
 #define BLOCK (256u << 10)
-#define SYNC_EVERY ((u64)4 << 20) /* bytes after which writing to the disk is started */
+/* Bytes after which writing to the disk is started. On ext4 a sync of any other file waits for what is being
+ * written at that moment. */
+#define SYNC_EVERY ((u64)512 << 10)
 
 struct block {
     struct block *next;

@@ -1,7 +1,7 @@
 /* A file that appears under its name whole or not at all, written off the loop.
  *
  * libuv's worker threads write the bytes to a temporary file beside it, one piece at a time and in order; the
- * loop never waits for the disk. Every few MB are synced on the way, so that little is left to sync at the
+ * loop never waits for the disk. Every MB is synced on the way, so that little is left to sync at the
  * end. finish() syncs the file, renames it, and syncs the folder. */
 #ifndef MAYFLY_PERSIST_DISK_FILE_H
 #define MAYFLY_PERSIST_DISK_FILE_H
