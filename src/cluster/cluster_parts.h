@@ -50,7 +50,7 @@ struct cluster {
     uv_poll_t batch_timer;
     int batch_fd;
     uv_timer_t timer, tell_timer, save_timer;
-    uv_timer_t install_timer;   /* the next piece of a snapshot is to be loaded */
+    uv_timer_t feed_timer, install_timer; /* the next piece of a snapshot is to be sent, or loaded */
     u64 checks, digest_mismatches;
     u64 diverged;               /* the index at which this node's data was found to differ; 0: it does not */
     uv_prepare_t prepare;

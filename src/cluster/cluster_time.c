@@ -491,13 +491,14 @@ void cluster_start_time(struct cluster *c)
     uv_timer_start(&c->timer, time_on_timer, timer_interval(c), timer_interval(c));
     uv_timer_init(loop, &c->tell_timer);
     uv_timer_init(loop, &c->save_timer);
+    uv_timer_init(loop, &c->feed_timer);
     uv_timer_init(loop, &c->install_timer);
     uv_prepare_init(loop, &c->prepare);
     uv_prepare_start(&c->prepare, time_on_prepare);
     uv_idle_init(loop, &c->awake);
     c->timer.data = c->tell_timer.data = c->save_timer.data = c->prepare.data = c->awake.data = c;
-    c->install_timer.data = c;
-    c->handles += 6;
+    c->feed_timer.data = c->install_timer.data = c;
+    c->handles += 7;
     uv_unref((uv_handle_t *)&c->prepare);
     uv_unref((uv_handle_t *)&c->awake);
 }
@@ -507,6 +508,7 @@ void cluster_stop_time(struct cluster *c)
     uv_close((uv_handle_t *)&c->timer, cluster_on_closed);
     uv_close((uv_handle_t *)&c->tell_timer, cluster_on_closed);
     uv_close((uv_handle_t *)&c->save_timer, cluster_on_closed);
+    uv_close((uv_handle_t *)&c->feed_timer, cluster_on_closed);
     uv_close((uv_handle_t *)&c->install_timer, cluster_on_closed);
     uv_close((uv_handle_t *)&c->prepare, cluster_on_closed);
     uv_close((uv_handle_t *)&c->awake, cluster_on_closed);

@@ -10,7 +10,10 @@
 #include "persist/saver.h"
 #include "raft/split.h"
 
-#define FEED_BYTES (256u << 10) /* of a slice */
+#define FEED_MS 5               /* from one slice to the next */
+#define FEED_US 500             /* that a slice may take … */
+#define FEED_BYTES (32u << 10)  /* … looked at after so much */
+#define CREDIT_MS 50            /* what was not sent in so long is not made up for */
 #define QUEUE_BYTES (512u << 10) /* that may wait in the connection: what a snapshot takes of memory */
 #define REPORT_MS 10000
 
@@ -24,8 +27,8 @@ struct snapshot_out {
     struct buf head; /* the first frame */
     u64 index, bytes;
     i64 begun_ms, reported_ms; /* by the loop's time */
-    i64 credit, credit_ms;     /* bytes that cluster-snapshot-rate-limit allows, as of then */
-    bool ok;
+    i64 credit, credit_us;     /* bytes that cluster-snapshot-rate-limit allows, as of then */
+    bool open, ok; /* the other side takes it; and has stored it */
 };
 
 /* A snapshot that is being received: receiving → storing → (offered to Raft) → loading. */
@@ -57,31 +60,61 @@ static bool out_write(struct rdb_sink *sink, bytes piece)
     return true;
 }
 
-/* Credit grows with time, up to that of a second. Without any, snapshot_step is the next to feed. */
-static bool out_has_credit(struct snapshot_out *o)
+/* Credit grows with time, but only a little is kept: the receiver's disk and both loops get an even
+ * stream. */
+static bool out_has_credit(struct snapshot_out *o, i64 now_us)
 {
     const struct server *s = o->member->server;
-    i64 rate = s->config.cluster_snapshot_rate_limit, now_ms = (i64)uv_now(&s->loop);
-    i64 passed_ms = MIN(now_ms - o->credit_ms, 1000);
-    o->credit = MIN(o->credit + rate / 1000 * passed_ms + rate % 1000 * passed_ms / 1000, rate);
-    o->credit_ms = now_ms;
+    i64 rate = s->config.cluster_snapshot_rate_limit;
+    i64 passed_us = MIN(now_us - o->credit_us, CREDIT_MS * 1000);
+    o->credit = MIN(o->credit + (i64)((double)rate * (double)passed_us / 1e6), rate / 1000 * CREDIT_MS + 1);
+    o->credit_us = now_us;
     return !rate || o->credit > 0;
 }
 
+static void out_end_data(struct snapshot_out *o)
+{
+    bool failed = saver_failed(o->saver);
+    saver_free(o->saver);
+    o->saver = NULL;
+    if (failed) bus_conn_close(o->conn, "the data can't be read");
+    else bus_conn_send(o->conn, CLUSTER_SNAPSHOT_END, (bytes){0}, (bytes){0});
+}
+
+static void out_on_timer(uv_timer_t *t);
+
+/* A slice; the timer brings the next one. */
 static void out_feed(struct snapshot_out *o)
 {
-    while (o->conn && o->saver && bus_conn_queued(o->conn) < QUEUE_BYTES && out_has_credit(o)) {
-        if (!saver_step(o->saver, FEED_BYTES)) continue;
-        bool failed = saver_failed(o->saver);
-        saver_free(o->saver);
-        o->saver = NULL;
-        if (failed) bus_conn_close(o->conn, "the data can't be read");
-        else bus_conn_send(o->conn, CLUSTER_SNAPSHOT_END, (bytes){0}, (bytes){0});
-        return;
+    struct cluster *c = o->member->cluster;
+    i64 now_us = clock_mono_us(), until_us = now_us + FEED_US;
+    if (!o->conn || !o->saver) return;
+    uv_timer_start(&c->feed_timer, out_on_timer, FEED_MS, 0);
+    while (o->conn && now_us < until_us && out_has_credit(o, now_us)) {
+        if (bus_conn_queued(o->conn) >= QUEUE_BYTES) return;
+        if (saver_step(o->saver, FEED_BYTES)) {
+            out_end_data(o);
+            return;
+        }
+        now_us = clock_mono_us();
     }
 }
 
-static void out_on_drained(struct bus_conn *conn) { out_feed(bus_conn_user(conn)); }
+static void out_on_timer(uv_timer_t *t)
+{
+    const struct cluster *c = t->data;
+    if (c->out) out_feed(c->out);
+}
+
+static void out_on_open(struct bus_conn *conn)
+{
+    struct snapshot_out *o = bus_conn_user(conn);
+    log_line(&o->member->server->log, LOG_NOTICE,
+             "Sending a snapshot of region %llu at index %llu to node %.8s.", (ull)o->member->number,
+             (ull)o->index, bus_conn_node(conn));
+    o->open = true;
+    out_feed(o);
+}
 
 static void out_on_frame(struct bus_conn *conn, u8 type, bytes body UNUSED)
 {
@@ -101,9 +134,9 @@ static void out_on_closed(struct bus_conn *conn, const char *why)
         log_line(log, LOG_NOTICE, "A snapshot of region %llu was sent: %llu bytes in %lld ms.",
                  (ull)o->member->number, (ull)o->bytes,
                  (long long)((i64)uv_now(&o->member->server->loop) - o->begun_ms));
-    else
-        log_line(log, LOG_WARNING, "A snapshot of region %llu could not be sent: %s", (ull)o->member->number,
-                 why);
+    else /* a busy node refuses it, which is often: it is sent again soon */
+        log_line(log, o->open ? LOG_WARNING : LOG_VERBOSE, "A snapshot of region %llu could not be sent: %s",
+                 (ull)o->member->number, why);
     o->conn = NULL;
 }
 
@@ -200,14 +233,15 @@ static void tell_unsent(struct member *m)
 void snapshot_send(struct member *m, u64 to, const struct raft_applied *at, bytes message)
 {
     static const struct bus_conn_ops ops = {
-        .on_frame = out_on_frame, .on_drained = out_on_drained, .on_closed = out_on_closed};
+        .on_open = out_on_open, .on_frame = out_on_frame, .on_closed = out_on_closed};
     struct cluster *c = m->cluster;
     struct cluster_node *n = cluster_node_of(c, to);
     struct snapshot_out *o = c->out || !n || !n->link ? NULL : mem_zalloc(sizeof *o);
     if (o) {
         i64 now_ms = (i64)uv_now(&m->server->loop);
         *o = (struct snapshot_out){.member = m, .to = to, .sink = {out_write}, .index = at->index};
-        o->begun_ms = o->reported_ms = o->credit_ms = now_ms;
+        o->begun_ms = o->reported_ms = now_ms;
+        o->credit_us = clock_mono_us();
         o->saver = read_data(m, &o->sink);
     }
     if (!o ||
@@ -220,8 +254,6 @@ void snapshot_send(struct member *m, u64 to, const struct raft_applied *at, byte
     write_head(m, to, &o->head, at, message);
     o->conn = bus_dial(c->bus, n->host, n->bus_port, BUS_BULK, n->id, &ops, o);
     bus_conn_send(o->conn, CLUSTER_SNAPSHOT, (bytes){0}, buf_bytes(&o->head));
-    log_line(&c->server->log, LOG_NOTICE, "Sending a snapshot of region %llu at index %llu to node %.8s.",
-             (ull)m->number, (ull)at->index, n->id);
 }
 
 /* -- receiving --------------------------------------------------------------------------------- */
@@ -575,8 +607,6 @@ void snapshot_step(struct cluster *c)
         out_end(c);
         group_snapshot_sent(m->group, to, ok);
         cluster_stir(m);
-    } else if (c->out) {
-        out_feed(c->out);
     }
     if (c->in && c->in->conn && c->in->open && !disk_file_full(&c->in->file))
         bus_conn_pause(c->in->conn, false);

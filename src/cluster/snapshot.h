@@ -2,11 +2,14 @@
  *
  * The sender streams its data of one moment as an RDB file, on a connection of its own, while it serves
  * (persist/saver.h). The receiver writes it to a file. When that is complete and synced, the group decides
- * whether to install the snapshot. If so, the file is loaded beside the existing data, and replaces it in one
- * transaction that also stores its raft_applied (loading_sync in server/save/loading.h). After a crash the
+ * whether to install the snapshot. If so, on a node with one region, the file is loaded beside the existing
+ * data, and replaces it in one transaction that also stores its raft_applied (loading_sync in
+ * server/save/loading.h). On a node with several, cluster_install.c replaces the data. After a crash the
  * member has either the old data or the new.
  *
- * A node sends one snapshot and receives one at a time. Others are refused, and Raft retries. */
+ * Data is read and sent in short slices, evenly as cluster-snapshot-rate-limit says, since requests need the
+ * same loops and disks. A node sends one snapshot and receives one at a time, and may install others
+ * (INSTALLS_MAX). More are refused, and Raft retries. */
 #ifndef MAYFLY_CLUSTER_SNAPSHOT_H
 #define MAYFLY_CLUSTER_SNAPSHOT_H
 
