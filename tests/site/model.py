@@ -1081,7 +1081,8 @@ SCENARIOS = """
 2 EXPIRE, SET: 1 SET k v; sync; 1 EXPIRE k 10; 2 SET k w; sync; * GET k = w; * PTTL k = 10000
 2 EXPIRE, DEL: 1 SET k v; sync; 1 EXPIRE k 10; 2 DEL k; sync; * GET k = None; gone 0
 2 a list grows at both ends in turn: 1 RPUSH k b; sync; 2 LPUSH k a; sync; 1 RPUSH k c; sync; 2 LPUSH k x; sync; 1 LPUSH k y; sync; all k = ['y', 'x', 'a', 'b', 'c']
-2 writes carry a deadline along: 1 HSET k f v; 1 EXPIRE k 10; sync; 2 HSET k g w; sync; 1 HSET k h x; sync; all k = {'f': 'v', 'g': 'w', 'h': 'x'}; * PTTL k = 10000
+3 writes carry a deadline along: 1 HSET k f v; 1 EXPIRE k 10; sync; 2 HSET k g w; sync; 1 HSET k h x; 1>3; 2 DEL k; sync; all k = {'h': 'x'}; * PTTL k = 10000
+2 add wins in a set that stays: 1 SADD k m n; sync; 1 SREM k m; 2 SADD k m; sync; all k = ['m', 'n']
 3 a list in order of time: 1 RPUSH k x; sync; 1 RPUSH k b c; 3 LPUSH k a; 3 LINSERT k AFTER x y; tick 2 5; 2 RPUSH k d; sync; all k = ['a', 'x', 'y', 'b', 'c', 'd']
 2 expired on both, then a write: 1 SET k v PX 100; sync; tick 1 900; tick 2 900; 2 SET k new; sync; * GET k = new
 2 stale expiry, newer SET: 1 SET k v EX 2; sync; 1 SET k v1; tick 2 9000; sync; * GET k = v1
