@@ -221,6 +221,7 @@ static void save_keys(struct rsite *r)
     for (u32 i = 0; i < l.n; i++) {
         buf_clear(&dump);
         site_put_key(&r->s, 0, bytes_str(l.v[i]), &dump);
+        site_key_load(&r->s.key, r->e, 0, bytes_str(l.v[i])); /* for its position */
         site_put_bytes(&r->saved, bytes_str(l.v[i]));
         site_put_varint(&r->saved, r->s.key.last);
         site_put_bytes(&r->saved, buf_bytes(&dump));
