@@ -1082,6 +1082,7 @@ SCENARIOS = """
 2 EXPIRE, DEL: 1 SET k v; sync; 1 EXPIRE k 10; 2 DEL k; sync; * GET k = None; gone 0
 2 a list grows at both ends in turn: 1 RPUSH k b; sync; 2 LPUSH k a; sync; 1 RPUSH k c; sync; 2 LPUSH k x; sync; 1 LPUSH k y; sync; all k = ['y', 'x', 'a', 'b', 'c']
 3 writes carry a deadline along: 1 HSET k f v; 1 EXPIRE k 10; sync; 2 HSET k g w; sync; 1 HSET k h x; 1>3; 2 DEL k; sync; all k = {'h': 'x'}; * PTTL k = 10000
+3 INCR at two sites, and a DEL that saw one: 1 INCR k; sync; 2 INCR k; sync; 1 INCR k; 2 INCR k; 1>3; 2>3; 2 DEL k; 2>3; sync; * GET k = 1
 2 add wins in a set that stays: 1 SADD k m n; sync; 1 SREM k m; 2 SADD k m; sync; all k = ['m', 'n']
 3 a list in order of time: 1 RPUSH k x; sync; 1 RPUSH k b c; 3 LPUSH k a; 3 LINSERT k AFTER x y; tick 2 5; 2 RPUSH k d; sync; all k = ['a', 'x', 'y', 'b', 'c', 'd']
 2 expired on both, then a write: 1 SET k v PX 100; sync; tick 1 900; tick 2 900; 2 SET k new; sync; * GET k = new
