@@ -61,6 +61,12 @@ static void capture_refresh(struct site_capture *c)
     c->current = true;
 }
 
+static char *capture_write(char *p, bytes b)
+{
+    if (b.n) memcpy(p, b.p, b.n);
+    return p + b.n;
+}
+
 void capture_open_effect(struct site_capture *c)
 {
     struct site *s = &c->site;
@@ -77,9 +83,9 @@ void capture_open_effect(struct site_capture *c)
     p = site_write_dot(p, e->dot);
     p = site_write_u64(p, e->stamp);
     *p++ = (char)(c->others + (own > 0));
-    p = mempcpy(p, c->before.p, c->before.n);
+    p = capture_write(p, buf_bytes(&c->before));
     if (own) p = site_write_dot(p, (struct site_dot){own, s->gid});
-    p = mempcpy(p, c->after.p, c->after.n);
+    p = capture_write(p, buf_bytes(&c->after));
     c->head = to->n = (size_t)(p - to->p);
     c->open = true;
     c->named = c->made = false;
