@@ -152,11 +152,12 @@ void group_snapshot_sent(struct group *g, u64 to, bool ok)
 }
 
 /* Whether a member that has got a snapshot is still installing it: it would need another one if the log did
- * not keep the entries after it. */
+ * not keep the entries after it. Its node is heard of meanwhile. */
 static bool group_catches_up(const struct group *g)
 {
     struct raft_progress p;
     if (!g->caught_id || g->ticks - g->caught_tick > GROUP_INSTALL_TICKS) return false;
+    if (g->machine->ops->silence(g->machine, g->caught_id) >= g->config.election_ticks) return false;
     return raft_core_progress(g->core, g->caught_id, &p) && p.matched < g->caught_index;
 }
 

@@ -816,6 +816,35 @@ static void test_the_log_waits_for_a_member_that_installs_a_snapshot(void **unus
     world_free(w);
 }
 
+static void test_the_log_does_not_wait_for_a_node_that_is_gone(void **unused UNUSED)
+{
+    struct world *w = world_new(3);
+    struct member *a = &w->member[1];
+    world_isolate(w, 3);
+    for (u32 i = 0; i < 12; i++) {
+        evaluate(a, "x", 0);
+        world_run(w);
+    }
+    group_compact(a->group, a->at.index);
+    world_heal(w);
+    w->member[3].manual = true;
+    for (u32 i = 0; i < 30 && !status(&w->member[3]).installing; i++) {
+        member_sync(&w->member[3]);
+        world_tick(w, 1);
+    }
+    assert_true(status(&w->member[3]).installing);
+    world_isolate(w, 3);
+    world_tick(w, 30);
+    evaluate(a, "y", 0);
+    world_run(w);
+    group_compact(a->group, a->at.index);
+    assert_int_not_equal(a->point_index, a->at.index); /* its node is still heard of */
+    w->silence[3] = 10;
+    group_compact(a->group, a->at.index);
+    assert_int_equal(a->point_index, a->at.index);
+    world_free(w);
+}
+
 static void test_the_log_waits_for_a_snapshot_of_the_same_leadership_only(void **unused UNUSED)
 {
     struct world *w = world_new(3);
@@ -1491,6 +1520,7 @@ int main(void)
         cmocka_unit_test(test_a_follower_read_without_a_leader_fails),
         cmocka_unit_test(test_a_snapshot_is_installed_before_the_log_is_emptied),
         cmocka_unit_test(test_the_log_waits_for_a_member_that_installs_a_snapshot),
+        cmocka_unit_test(test_the_log_does_not_wait_for_a_node_that_is_gone),
         cmocka_unit_test(test_the_log_waits_for_a_snapshot_of_the_same_leadership_only),
         cmocka_unit_test(test_changes_that_make_no_sense_are_refused),
         cmocka_unit_test(test_a_voter_becomes_a_learner),
