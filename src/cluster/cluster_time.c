@@ -130,21 +130,14 @@ void cluster_awake(struct member *m, bool awake)
 
 /* -- regions that sleep ------------------------------------------------------------------------ */
 
-static void time_doubt(struct cluster *c, const struct cluster_node *n)
+/* fn for each member on that node of groups that have a member here. */
+static void time_each_peer(struct cluster *c, const struct cluster_node *n,
+                           void (*fn)(struct group *g, u64 peer))
 {
     for (u32 i = 0; i < c->members_n; i++) {
         struct member *m = c->members[i];
         u64 peer = m->group ? conf_peer_on(&m->at.conf, n->number) : 0;
-        if (peer) group_doubt(m->group, peer);
-    }
-}
-
-static void time_excuse(struct cluster *c, const struct cluster_node *n)
-{
-    for (u32 i = 0; i < c->members_n; i++) {
-        struct member *m = c->members[i];
-        u64 peer = m->group ? conf_peer_on(&m->at.conf, n->number) : 0;
-        if (peer) group_excuse(m->group, peer);
+        if (peer) fn(m->group, peer);
     }
 }
 
@@ -153,8 +146,10 @@ void cluster_on_beat(struct cluster *c, struct cluster_node *n, bytes beat)
     bool held = beat.n == 9 && beat.p[8] == BEAT_HELD;
     if (!n || (beat.n != 8 && !held) || !get_le64(beat.p)) return;
     n->heard_ms = clock_wall_ms();
-    if (beat_heard(&n->beat, c->raft_ticks, get_le64(beat.p)) && c->started) time_doubt(c, n);
-    if (c->started && (held || (n->link && bus_peer_moves(n->link)))) time_excuse(c, n);
+    bool restarted = beat_heard(&n->beat, c->raft_ticks, get_le64(beat.p));
+    if (!c->started) return;
+    if (restarted) time_each_peer(c, n, group_doubt);
+    if (held || (n->link && bus_peer_moves(n->link))) time_each_peer(c, n, group_excuse);
 }
 
 void cluster_on_part(struct cluster *c, struct cluster_node *n)
@@ -163,7 +158,7 @@ void cluster_on_part(struct cluster *c, struct cluster_node *n)
     n->part_tick = c->raft_ticks;
     n->heard_ms = clock_wall_ms();
     beat_heard(&n->beat, c->raft_ticks, n->beat.nonce);
-    time_excuse(c, n);
+    time_each_peer(c, n, group_excuse);
 }
 
 static void time_send_beats(struct cluster *c, bool held)
@@ -188,7 +183,7 @@ static void time_beat(struct cluster *c, i64 ticks)
     c->raft_ticks += (u64)ticks;
     if (c->raft_ticks / BEAT_TICKS > before / BEAT_TICKS) time_send_beats(c, false);
     for (struct cluster_node *n = c->nodes->next; n; n = n->next)
-        if (beat_lost(&n->beat, c->raft_ticks, ELECTION_TICKS)) time_doubt(c, n);
+        if (beat_lost(&n->beat, c->raft_ticks, ELECTION_TICKS)) time_each_peer(c, n, group_doubt);
 }
 
 void cluster_held(void *owner)
