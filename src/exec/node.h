@@ -69,7 +69,8 @@ struct node {
     u32 (*holds)(void *owner, const struct request *q, const struct command *cmd, bool may_write);
     /* Owner's hook in cluster mode: the error if a request can't run on this node; NULL: it can. */
     const char *(*elsewhere)(void *owner, const struct request *q, const struct command *cmd);
-    /* Owner's hook in cluster mode, called now and then by work that may take long: other nodes are told. */
+    /* Owner's hook in cluster mode. Work that may take long calls it now and then, so that other nodes know
+     * that this one is alive. */
     void (*held)(void *owner);
     struct touch_hooks touched; /* of keys that clients have cached */
     void *owner;

@@ -24,8 +24,8 @@ static bool is_past_here(const struct site *s, const struct site_deadline *d)
     return is_past(s, d) && is_known_here(s, d->dot);
 }
 
-/* Whether all increments of a cell are known here. If not, nobody knows the total up to our clock, so we
- * can't say what of it an expiry ends. */
+/* Whether our clock covers all increments of a cell. If it does not, we can't compute the total that it
+ * covers, and so can't say which part an expiry ends. */
 static bool counts_are_known(const struct site *s, const struct site_cell *c)
 {
     for (u32 i = 0; i < c->n_incs; i++)

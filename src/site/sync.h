@@ -46,7 +46,7 @@ bool site_merge_check(const struct site_merge *m, bytes dump, const char **why);
 void site_merge_key(struct site *s, struct site_merge *m, u32 db, bytes name,
                     bytes dump); /* one that was checked */
 /* The same in a transaction before that of site_merge_finish(). False: the key is not merged yet, because
- * that would take content which site_merge_finish() writes again. If the site stopped in between, nobody
+ * that would take content which site_merge_finish() writes again. If the site stopped in between, no site
  * would have it. */
 bool site_merge_key_early(struct site *s, struct site_merge *m, u32 db, bytes name, bytes dump);
 void site_merge_finish(struct site *s, struct site_merge *m);
